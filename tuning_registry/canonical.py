@@ -1,0 +1,235 @@
+"""One text per config: the equality, grouping and tie-break rule of the whole package."""
+
+from __future__ import annotations
+
+import decimal
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tuning_registry.errors import ValueFault
+
+# The six fields of a config, each with the check its value must pass.
+# Defaults exist only for the fields that the seed's recordings leave out (Triton's own defaults).
+DEFAULTS: Mapping[str, object] = {"num_ctas": 1, "maxnreg": None, "ir_override": None}
+FIELDS = ("kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
+# Fields that other Triton releases write and that mean nothing at this value; with another value they
+# change the compiled kernel, so the config is refused. Source: triton.Config of 3.2 and 3.3 (warp
+# specialisation) and Triton's autotune cache files (`pre_hook`).
+NEUTRAL: Mapping[str, object] = {
+    "num_consumer_groups": 0,
+    "num_buffers_warp_spec": 0,
+    "reg_dec_producer": 0,
+    "reg_inc_consumer": 0,
+    "pre_hook": None,
+}
+
+# Deeper values than this are no launch parameter of any kernel, and would exhaust a recursive reader.
+MAX_DEPTH = 32
+# CPython refuses str() and int() of longer integers (sys.int_info.default_max_str_digits).
+_SHORT_DIGITS = 4300
+_EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+
+
+def parse_integer(digits: str) -> int:
+    """The exact value of a JSON integer of any length."""
+    return int(digits) if len(digits) < _SHORT_DIGITS else int(_EXACT.create_decimal(digits))
+
+
+def dump_json(value: object, indent: int | None = None) -> str:
+    """`json.dumps(value, sort_keys=True)`, also for integers too long for Python's own conversion.
+
+    Raises:
+        ValueError: A float is not finite.
+    """
+    try:
+        return json.dumps(value, indent=indent, sort_keys=True, allow_nan=False)
+    except ValueError:
+        long: list[str] = []
+        marked = _mark_long_integers(value, long)
+        text = json.dumps(marked, indent=indent, sort_keys=True, allow_nan=False)
+        for index, digits in enumerate(long):
+            text = text.replace(f'"\\u0000{index}\\u0000"', digits)
+        return text
+
+
+def _mark_long_integers(value: Any, found: list[str]) -> Any:
+    """`value` with every long integer replaced by a NUL-framed mark (no accepted text holds a NUL)."""
+    if isinstance(value, Mapping):
+        return {name: _mark_long_integers(item, found) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_mark_long_integers(item, found) for item in value]
+    if type(value) is int and value.bit_length() > _SHORT_DIGITS * 3:
+        found.append(f"{_EXACT.create_decimal(value):f}")
+        return f"\0{len(found) - 1}\0"
+    return value
+
+
+def config_text(config: object) -> str:
+    """The canonical text of a config: `json.dumps(config, sort_keys=True)` of its six fields.
+
+    Two configs are the same exactly when their texts are. Type and value decide: `true`, `1` and `1.0`
+    give three texts, `1e2` and `100.0` one, `-0.0` and `0.0` two.
+
+    Args:
+        config: A mapping as read from JSON. `num_ctas`, `maxnreg` and `ir_override` may be absent and
+            then mean 1, null and null.
+
+    Raises:
+        ValueFault: A field is missing, unknown or of the wrong type; `path` leads to it.
+    """
+    if not isinstance(config, Mapping):
+        raise ValueFault(f"expected a config object, found {describe(config)}")
+    full = {**DEFAULTS, **config}
+    for field in full.keys() - set(FIELDS):
+        value = full.pop(field)
+        if field not in NEUTRAL:
+            raise ValueFault(f"unknown config field; known are {', '.join(FIELDS)}", (field,))
+        if not _same(value, NEUTRAL[field]):
+            raise ValueFault(f"{describe(value)} changes the kernel and cannot be stored; expected it absent", (field,))
+    for field in FIELDS:
+        if field not in full:
+            raise ValueFault(f"required config field {field!r} is missing", (field,))
+        _CHECKS[field](full[field], (field,))
+    return dump_json(full)
+
+
+def parse_config(text: str) -> dict[str, Any]:
+    """The config whose canonical text is `text`; the strict inverse of `config_text`.
+
+    Raises:
+        ValueFault: `text` is not a canonical text.
+    """
+    try:
+        config = json.loads(text, parse_int=parse_integer)
+    except (ValueError, RecursionError) as error:
+        raise ValueFault(f"not the canonical text of a config: {error}") from error
+    if config_text(config) != text:
+        raise ValueFault("not the canonical text of a config: same value, other spelling")
+    assert isinstance(config, dict)
+    return config
+
+
+def live_config_text(candidate: object) -> str | None:
+    """The canonical text of a live `triton.Config`, or None where it has none.
+
+    None means that a launch field at a non-default value, or a kwarg without a JSON value, sets the
+    candidate apart from everything a table can hold.
+    """
+    kwargs = getattr(candidate, "kwargs", None)
+    if not isinstance(kwargs, Mapping):
+        return None
+    config: dict[str, object] = {"kwargs": {name: _listed(value) for name, value in kwargs.items()}}
+    for field in FIELDS[1:]:
+        config[field] = getattr(candidate, field, DEFAULTS.get(field))
+    for field, neutral in NEUTRAL.items():
+        if field != "pre_hook":  # a hook is no stored value: it survives because the live object is launched
+            config[field] = getattr(candidate, field, neutral)
+    try:
+        return config_text(config)
+    except ValueFault:
+        return None
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 of `text` as 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_text(text: object, path: tuple[str, ...] = ()) -> str:
+    """`text` itself, once it is known that both databases can hold it.
+
+    Raises:
+        ValueFault: Not a string, or it holds NUL or a lone surrogate.
+    """
+    if not isinstance(text, str):
+        raise ValueFault(f"expected a string, found {describe(text)}", path)
+    if "\0" in text:
+        raise ValueFault("a NUL character, which no database text can hold", path)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueFault("a lone surrogate, which is no character", path) from None
+    return text
+
+
+def describe(value: object) -> str:
+    """What `value` is, in JSON's words and short enough for an error message."""
+    if isinstance(value, bool) or value is None:
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, int):
+        return f"the integer {value}" if value.bit_length() <= 64 else "a long integer"
+    if isinstance(value, float):
+        return f"the number {value!r}"
+    if isinstance(value, str):
+        shown = value if len(value) <= 40 else value[:37] + "..."
+        return f"the string {shown!r}"
+    return "an array" if isinstance(value, list) else "an object"
+
+
+def _same(value: object, other: object) -> bool:
+    return type(value) is type(other) and value == other
+
+
+def _listed(value: object) -> object:
+    """Tuples as lists, as JSON keeps them."""
+    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _check_count(value: object, path: tuple[str, ...]) -> None:
+    if type(value) is not int:
+        raise ValueFault(f"expected an integer, found {describe(value)}", path)
+
+
+def _check_maxnreg(value: object, path: tuple[str, ...]) -> None:
+    if value is not None and type(value) is not int:
+        raise ValueFault(f"expected an integer or null, found {describe(value)}", path)
+
+
+def _check_ir_override(value: object, path: tuple[str, ...]) -> None:
+    if value is not None and not isinstance(value, str):
+        raise ValueFault(f"expected a string or null, found {describe(value)}", path)
+    check_value(value, path)
+
+
+def _check_kwargs(value: object, path: tuple[str, ...]) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueFault(f"expected an object of kernel parameters, found {describe(value)}", path)
+    check_value(value, path)
+
+
+def check_value(value: object, path: tuple[str, ...]) -> None:
+    """Refuse what JSON or a database cannot hold exactly: NaN, Infinity, NUL, deep nesting, unknown types.
+
+    Raises:
+        ValueFault: With the path to the value.
+    """
+    if len(path) > MAX_DEPTH:
+        raise ValueFault(f"nested more than {MAX_DEPTH} levels deep", path[:3])
+    if isinstance(value, str):
+        check_text(value, path)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueFault(f"{value!r} is not a finite number", path)
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            check_text(name, path)
+            check_value(item, (*path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            check_value(item, (*path, str(index)))
+    elif not isinstance(value, int) and value is not None:
+        raise ValueFault(f"a {type(value).__name__}, which JSON cannot hold", path)
+
+
+_CHECKS: Mapping[str, Callable[[object, tuple[str, ...]], None]] = {
+    "kwargs": _check_kwargs,
+    "num_warps": _check_count,
+    "num_stages": _check_count,
+    "num_ctas": _check_count,
+    "maxnreg": _check_maxnreg,
+    "ir_override": _check_ir_override,
+}

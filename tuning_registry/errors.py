@@ -1,0 +1,84 @@
+"""Every error the package raises, as one tree.
+
+    RegistryError
+    ├── ValueFault (ValueError)         a value breaks a rule: config, key, arch, flag
+    │   └── RecordingFault              ... inside a recording file, with its place
+    ├── FileFault (OSError)             a file cannot be read or written
+    ├── TableFault (ValueError)         a file is no per-arch table, or not the one asked for
+    ├── ConflictFault                   a recording contradicts what the database holds
+    ├── SelectionFault                  a query or export cannot answer what was asked
+    └── DatabaseFault                   the database cannot be opened, read or written
+        ├── SchemaFault                 its schema is missing, older, newer or foreign
+        └── BusyFault                   another process held the lock for too long: try again
+"""
+
+from __future__ import annotations
+
+
+class RegistryError(Exception):
+    """Base of every error raised on purpose by this package."""
+
+
+class ValueFault(RegistryError, ValueError):
+    """A value breaks a rule of the formats.
+
+    Args:
+        what: What was found and what was expected, as one phrase.
+        path: Keys that lead to the value, outermost first.
+    """
+
+    def __init__(self, what: str, path: tuple[str, ...] = ()) -> None:
+        self.what = what
+        self.path = path
+        super().__init__(f"at {printable('/'.join(path))}: {what}" if path else what)
+
+    def under(self, *parents: str) -> ValueFault:
+        """The same fault seen from further out: `parents` come before its path."""
+        return ValueFault(self.what, (*parents, *self.path))
+
+
+class RecordingFault(ValueFault):
+    """A recording file holds something that is not accepted; names the file and the place in it."""
+
+    def __init__(self, file: str, what: str, path: tuple[str, ...] = ()) -> None:
+        super().__init__(what, path)
+        self.file = file
+        self.args = (f"{printable(file)}: {self.args[0]}",)
+
+
+class FileFault(RegistryError, OSError):
+    """A file cannot be read or written."""
+
+
+class TableFault(RegistryError, ValueError):
+    """A file is not a per-arch table, or is another one than it is named."""
+
+
+class ConflictFault(RegistryError):
+    """A recording contradicts what the database already holds."""
+
+
+class SelectionFault(RegistryError):
+    """A query or an export cannot answer what was asked."""
+
+
+class DatabaseFault(RegistryError):
+    """The database cannot be opened, read or written."""
+
+
+class SchemaFault(DatabaseFault):
+    """The schema is missing, older, newer, or belongs to somebody else."""
+
+
+class BusyFault(DatabaseFault):
+    """Another process held the write lock for too long; the same command may be tried again."""
+
+
+def printable(text: str) -> str:
+    r"""`text` on one line, with control characters and lone surrogates as `\x..` or `\u....` escapes.
+
+    File, kernel and run names come from outside; printed raw they could drive the terminal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

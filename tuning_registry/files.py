@@ -1,0 +1,157 @@
+"""Whole files in and out: strict JSON in, atomic replacement out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tuning_registry.canonical import parse_integer
+from tuning_registry.errors import FileFault, RecordingFault, printable
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a regular file, without a UTF-8 byte order mark.
+
+    Raises:
+        FileFault: Missing, unreadable, or not a regular file (a FIFO would hang, a device never end).
+    """
+    try:
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileFault(f"{printable(str(path))}: not a regular file")
+            return file.read().removeprefix(_BOM)
+    except FileFault:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise FileFault(f"{printable(str(path))}: cannot be read: {_reason(error)}") from error
+
+
+def parse_json(data: bytes, file: str) -> Any:
+    """The value of a JSON document, read strictly.
+
+    Integers keep their exact value; `NaN` and `Infinity` come back as floats, for the caller to judge.
+
+    Args:
+        data: The bytes of the file.
+        file: Its name, for the message.
+
+    Raises:
+        RecordingFault: Not UTF-8, empty, cut off, not JSON, an object key twice, or nested too deep.
+    """
+    if not data.strip():
+        raise RecordingFault(file, "the file is empty; expected a JSON object")
+    if data[:2] in {b"\xff\xfe", b"\xfe\xff"} or b"\0" in data[:2]:
+        raise RecordingFault(file, "the file is UTF-16 or UTF-32; expected UTF-8")
+    repeated: list[_Repeated] = []
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        built = dict(pairs)
+        if len(built) != len(pairs):
+            seen: set[str] = set()
+            name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            built = _Repeated(built)
+            built.name = name
+            repeated.append(built)
+        return built
+
+    try:
+        document = json.loads(data.decode(), object_pairs_hook=build, parse_int=parse_integer)
+    except UnicodeDecodeError as error:
+        raise RecordingFault(file, f"byte {error.start} is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        cut = error.pos >= len(data.rstrip()) or error.msg.startswith("Unterminated string")
+        hint = "; the file seems to be cut off" if cut else ""
+        raise RecordingFault(file, f"not JSON at {place}: {error.msg}{hint}") from error
+    except RecursionError as error:
+        raise RecordingFault(file, "nested too deep to be read") from error
+    if repeated:
+        path = next(path for path, value in _walk(document) if isinstance(value, _Repeated))
+        name = repeated[-1].name if not path else _value_at(document, path).name
+        raise RecordingFault(file, "the same object key twice; expected each once", (*path, name))
+    return document
+
+
+class _Repeated(dict[str, Any]):
+    """An object that had the key `name` twice."""
+
+    name = ""
+
+
+def _walk(document: object) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every value with its path, outermost first, without recursion."""
+    todo: list[tuple[tuple[str, ...], object]] = [((), document)]
+    while todo:
+        path, value = todo.pop()
+        yield path, value
+        if isinstance(value, dict):
+            todo.extend(((*path, name), item) for name, item in value.items())
+        elif isinstance(value, list):
+            todo.extend(((*path, str(index)), item) for index, item in enumerate(value))
+
+
+def _value_at(document: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        document = document[int(step)] if isinstance(document, list) else document[step]
+    return document
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace the file `path` by `data`, whole or not at all.
+
+    A symlink stays one and its target is replaced; an existing file keeps its mode, a new one gets the
+    umask's. A device or FIFO (`/dev/stdout`) is written to, never replaced.
+
+    Raises:
+        FileFault: It cannot be written; the old file is as it was and no temporary file is left.
+    """
+    shown = printable(str(path))
+    temporary: Path | None = None
+    try:
+        target = Path(os.path.realpath(path))
+        old = target.stat() if target.exists() else None
+        if old and not stat.S_ISREG(old.st_mode) and not stat.S_ISDIR(old.st_mode):
+            target.write_bytes(data)
+            return
+        if old and stat.S_ISDIR(old.st_mode):
+            raise FileFault(f"{shown}: is a directory; expected a file name")
+        temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            if old:
+                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        temporary = None
+        _sync_folder(target.parent)
+    except FileFault:
+        raise
+    except OSError as error:
+        raise FileFault(f"{shown}: cannot be written: {_reason(error)}") from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable; a file system that cannot sync a folder still has the file."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

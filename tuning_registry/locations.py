@@ -1,0 +1,34 @@
+"""Where things lie on this machine: the user's folder and the environment variables that move it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+try:
+    from platformdirs import user_data_path
+except ImportError:  # a training image with the bare source only: the same answer for Linux
+    user_data_path = None  # type: ignore[assignment]
+
+TABLE_PATH_VARIABLE = "TUNING_REGISTRY_TABLE_PATH"
+DATABASE_VARIABLE = "TUNING_REGISTRY_DB"
+
+
+def user_folder() -> Path:
+    """The folder of this user's data: on Linux `$XDG_DATA_HOME/tuning-registry`, else `~/.local/share/...`.
+
+    Nothing is created.
+    """
+    if user_data_path is not None:
+        return user_data_path("tuning-registry", appauthor=False)
+    return Path(os.environ.get("XDG_DATA_HOME", "").strip() or Path.home() / ".local/share") / "tuning-registry"
+
+
+def user_table_folder() -> Path:
+    """Where the loader looks for this user's own tables."""
+    return user_folder() / "tables"
+
+
+def default_database() -> Path:
+    """The SQLite file that is used when neither `--db` nor the environment names one."""
+    return user_folder() / "registry.db"

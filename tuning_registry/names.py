@@ -1,0 +1,113 @@
+"""Names of architectures, kernels and shape keys, and when two spellings mean the same thing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+ANY_KEY = "*"  # in a table: every key of the kernel without an entry of its own
+UNNAMED = "?"  # the name of a key value that came without one (Triton's cache files)
+
+_KNOWN_ARCH = re.compile(r"sm\d+[a-z]?|gfx[0-9a-f]+|unknown")
+_NUMBER_LIKE = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|True|False|None|nan|[+-]?inf", re.IGNORECASE)
+_FLOAT = re.compile(r"-?\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)")  # as str() of a float writes it
+_SPECIAL = re.compile(r"[\\|=]")
+_UNESCAPED_BAR = re.compile(r"(?<!\\)((?:\\\\)*)\|")
+
+
+def normal_arch(arch: str) -> str:
+    """The one spelling of an architecture: `sm90`, `sm103`, `gfx942`.
+
+    AMD's runtime adds feature suffixes (`gfx942:sramecc+:xnack-`), tools differ in case and write
+    `sm_90`: all are cut to the base name. Any other spelling is kept as given.
+    """
+    base = arch.strip().lower().partition(":")[0]
+    base = re.sub(r"^sm_(?=\d)", "sm", base)
+    return base if is_known_arch(base) else arch
+
+
+def is_known_arch(arch: str) -> bool:
+    """Whether `arch` is spelled as NVIDIA's or AMD's architectures are (or is `unknown`: no GPU)."""
+    return _KNOWN_ARCH.fullmatch(arch) is not None
+
+
+def bare_name(kernel: str) -> str:
+    """The function name of a qualified kernel name; a bare name is its own."""
+    return kernel.rpartition(".")[2]
+
+
+def top_module(kernel: str) -> str:
+    """The top-level module of a qualified kernel name; empty for a bare name."""
+    head, dot, _ = kernel.partition(".")
+    return head if dot else ""
+
+
+def format_key(values: Iterable[tuple[str, object]], dtypes: Iterable[str]) -> str:
+    r"""The shape key of a call: `D=128|NB=1|torch.bfloat16|torch.float32`.
+
+    Fields, and why each is in the key: the autotuner's `keys` in its order (they are what its author
+    said the best config depends on), then the dtype of every tensor argument in the order of the
+    kernel's signature (Triton tunes anew when one changes; signature order makes calls by position and
+    by keyword alike).
+
+    Args:
+        values: `(name, value)` of each of the autotuner's keys.
+        dtypes: `str(dtype)` of each tensor argument.
+
+    In a string value `|`, `=` and `\` get a backslash, and a string that would read as a number,
+    boolean or None gets one in front (`M=\1`), since Triton tells `"1"` and `1` apart.
+    """
+    return "|".join([*(f"{name}={_value_text(value)}" for name, value in values), *dtypes])
+
+
+def _value_text(value: object) -> str:
+    if not isinstance(value, str):
+        return str(value)
+    escaped = _SPECIAL.sub(r"\\\g<0>", value)
+    return "\\" + escaped if _NUMBER_LIKE.fullmatch(value) else escaped
+
+
+def split_key(key: str) -> list[str]:
+    """The fields of a shape key, split at the bars that are not escaped."""
+    return _UNESCAPED_BAR.sub("\\1\0", key).split("\0") if "\\" in key else key.split("|")
+
+
+def lookup_key(key: str) -> str:
+    """The spelling under which equal keys meet: `M=True`, `M=1` and `M=1.0` all give `M=1`.
+
+    Triton keeps its winners in a dict, where True, 1 and 1.0 are one key: whichever a rank used first
+    is the one it records. Lookup, votes and agreement checks therefore compare this spelling.
+    """
+    if "True" not in key and "False" not in key and "." not in key and "e" not in key:
+        return key
+    fields = [name + equals + _number_text(value) for name, equals, value in (f.partition("=") for f in split_key(key))]
+    return "|".join(fields)
+
+
+def _number_text(value: str) -> str:
+    if value in {"True", "False"}:
+        return "1" if value == "True" else "0"
+    if _FLOAT.fullmatch(value) and float(value).is_integer():
+        return str(int(float(value)))  # an integral float equals the int of its value
+    return value
+
+
+def positional_key(key: str) -> str:
+    """`key` without the names of its values, in lookup spelling: how a `?=` key meets a live one."""
+    return "|".join(UNNAMED + "=" + f.partition("=")[2] if "=" in f else f for f in split_key(lookup_key(key)))
+
+
+def is_positional(key: str) -> bool:
+    """Whether the values of `key` came without names."""
+    return key.startswith(UNNAMED + "=")
+
+
+def rank_ranges(ranks: Sequence[int]) -> str:
+    """Ranks as people write them: `0-2,5`."""
+    parts: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if parts and rank == parts[-1][1] + 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

@@ -1,0 +1,195 @@
+"""Per-rank recording files, read strictly: the seed's form and our version 1."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tuning_registry.canonical import check_text, config_text, describe
+from tuning_registry.errors import RecordingFault, ValueFault
+from tuning_registry.files import parse_json, read_bytes
+from tuning_registry.names import normal_arch
+from tuning_registry.records import Header, Observation, Recording, Timing
+
+FORMAT = "tuning-registry recording"
+VERSION = 1
+_RANK_NAME = re.compile(r"(?P<prefix>.*)\.rank(?P<rank>\d{1,9})\.json")
+_DEVICE_FIELDS = {"name": "device_name", "arch": "device_arch", "multiprocessor_count": "multiprocessor_count"}
+_HEADER_FIELDS = ("run", "rank", "world_size", "host", "triton", "packages", "modules", "source")
+_SECTIONS = ("votes", "observations", "timings", "candidate_sets")
+
+T = TypeVar("T")
+
+
+def read_recording(path: Path) -> Recording:
+    """The recording in a file.
+
+    Raises:
+        FileFault: The file cannot be read.
+        RecordingFault: It is no recording; says the place, what was found and what was expected.
+    """
+    return parse_recording(read_bytes(path), str(path))
+
+
+def parse_recording(data: bytes, file: str) -> Recording:
+    """The recording in the bytes of a file; `file` names it in messages.
+
+    Raises:
+        RecordingFault: As for `read_recording`.
+    """
+    document = parse_json(data, file)
+    try:
+        if not isinstance(document, dict):
+            raise ValueFault(f"expected a recording (a JSON object), found {describe(document)}")
+        if "format" in document:
+            return _from_version_1(document, file)
+        other = _other_kind(document)
+        if other:
+            raise ValueFault(f"this is {other}, not a recording {{arch: {{kernel: {{key: config}}}}}}")
+        return Recording(file, Header(), read_entries(document, _config))
+    except RecordingFault:
+        raise
+    except ValueFault as fault:
+        raise RecordingFault(file, fault.what, fault.path) from fault
+
+
+def rank_in_name(file_name: str) -> tuple[str, int | None]:
+    """Prefix and rank of `<prefix>.rank<N>.json`; the stem and None for another name."""
+    match = _RANK_NAME.fullmatch(file_name)
+    return (match["prefix"], int(match["rank"])) if match else (file_name.removesuffix(".json"), None)
+
+
+def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
+    if document["format"] != FORMAT:
+        raise ValueFault(f"expected {FORMAT!r}, found {describe(document['format'])}", ("format",))
+    version = document.get("version")
+    if type(version) is not int or version != VERSION:
+        newer = "; a newer tuning-registry may read it" if type(version) is int and version > VERSION else ""
+        raise ValueFault(f"expected recording version {VERSION}, found {describe(version)}{newer}", ("version",))
+    unknown = document.keys() - {"format", "version", "device", *_HEADER_FIELDS, *_SECTIONS}
+    if unknown:
+        raise ValueFault("unknown field of a version 1 recording", (min(unknown),))
+    fields = {name: document[name] for name in _HEADER_FIELDS if document.get(name) is not None}
+    device = document.get("device") or {}
+    if not isinstance(device, dict) or device.keys() - _DEVICE_FIELDS.keys():
+        raise ValueFault(f"expected an object with {', '.join(_DEVICE_FIELDS)}", ("device",))
+    fields |= {_DEVICE_FIELDS[name]: value for name, value in device.items()}
+    for name in ("run", "rank", "votes"):
+        if document.get(name) is None:
+            raise ValueFault(f"required field {name!r} is missing", (name,))
+
+    def section(name: str, read: Callable[[Any], T]) -> dict[str, dict[str, dict[str, T]]]:
+        try:
+            return read_entries(document.get(name, {}), read)
+        except ValueFault as fault:
+            raise fault.under(name) from fault
+
+    recording = Recording(
+        file,
+        Header(**fields),
+        section("votes", _config),
+        section("observations", _observation),
+        section("timings", _timings),
+        section("candidate_sets", check_text),
+    )
+    both = [(arch, kernel, key) for arch, kernels in recording.observations.items() for kernel, keys in kernels.items()
+            for key in keys if key in recording.votes.get(arch, {}).get(kernel, {})]
+    if both:
+        raise ValueFault("an observation is no vote, yet this entry has both", ("observations", *both[0]))
+    return recording
+
+
+def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[str, dict[str, T]]]:
+    """`{arch: {kernel: {key: value}}}` with every name checked and every value passed through `read`.
+
+    Architectures are brought to their normal form; two spellings of one may stand side by side as long
+    as they do not hold the same entry.
+
+    Raises:
+        ValueFault: With the path to what is wrong.
+    """
+    result: dict[str, dict[str, dict[str, T]]] = {}
+    for arch, kernels in _object(document, (), "an object of architectures").items():
+        table = result.setdefault(normal_arch(_name(arch, (arch,))), {})
+        for kernel, entries in _object(kernels, (arch,), "an object of kernels").items():
+            known = table.setdefault(_name(kernel, (arch, kernel)), {})
+            for key, value in _object(entries, (arch, kernel), "an object of shape keys").items():
+                check_text(key, (arch, kernel, key))
+                if key in known:
+                    raise ValueFault("the same entry under two spellings of one architecture", (arch, kernel, key))
+                try:
+                    known[key] = read(value)
+                except ValueFault as fault:
+                    raise fault.under(arch, kernel, key) from fault
+    return result
+
+
+def _object(value: object, path: tuple[str, ...], expected: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueFault(f"expected {expected}, found {describe(value)}", path)
+    return value
+
+
+def _name(text: str, path: tuple[str, ...]) -> str:
+    if not text:
+        raise ValueFault("an empty name", path)
+    return check_text(text, path)
+
+
+def _config(value: Any) -> str:
+    if isinstance(value, list):
+        raise ValueFault("expected a config, found an array; a file of candidate timings holds no votes")
+    return config_text(value)
+
+
+def _observation(value: Any) -> Observation:
+    if not isinstance(value, dict) or value.keys() != {"config", "reason"}:
+        raise ValueFault(f"expected an object with config and reason, found {describe(value)}")
+    config = value["config"]
+    return Observation(None if config is None else config_text(config), check_text(value["reason"], ("reason",)))
+
+
+def _timings(value: Any) -> list[Timing]:
+    if not isinstance(value, list):
+        raise ValueFault(f"expected an array of [config, [median, p20, p80]], found {describe(value)}")
+    timings = []
+    for index, pair in enumerate(value):
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise ValueFault(f"expected [config, [median, p20, p80]], found {describe(pair)}", (str(index),))
+        try:
+            timings.append(Timing(config_text(pair[0]), *_milliseconds(pair[1])))
+        except ValueFault as fault:
+            raise fault.under(str(index)) from fault
+    if len({timing.config for timing in timings}) != len(timings):
+        raise ValueFault("one candidate is timed twice")
+    return timings
+
+
+def _milliseconds(value: object) -> tuple[float | None, float | None, float | None]:
+    """Median, 20th and 80th percentile in ms; null, and Triton's Infinity, mean that the candidate failed."""
+    three = value if isinstance(value, list) else [value] * 3
+    if len(three) != 3:
+        raise ValueFault(f"expected [median, p20, p80] in ms, found {len(three)} numbers")
+    for number in three:
+        if number is not None and (type(number) not in (int, float) or math.isnan(number) or number < 0):
+            raise ValueFault(f"expected milliseconds, or null for a failed candidate, found {describe(number)}")
+    if any(number is None or math.isinf(number) for number in three):
+        return None, None, None
+    median, p20, p80 = (float(number) for number in three)
+    return median, p20, p80
+
+
+def _other_kind(document: Mapping[str, Any]) -> str | None:
+    """What a JSON object that is no recording seems to be."""
+    if "kernels" in document and "arch" in document:
+        return "an exported per-arch table"
+    if "configs_timings" in document:
+        return "Triton's autotune cache file"
+    if "triton_version" in document or "child_paths" in document:
+        return "Triton's compile metadata"
+    if any(isinstance(value, dict) and "BLOCK_SIZE_M" in value for value in document.values()):
+        return "a fused-MoE config file of vLLM or SGLang"
+    return None

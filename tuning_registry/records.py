@@ -1,0 +1,110 @@
+"""The values that pass between readers, votes, database and tables: frozen, checked when made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tuning_registry.canonical import check_text, describe
+from tuning_registry.errors import ValueFault
+from tuning_registry.names import is_known_arch, normal_arch
+T = TypeVar("T")
+# {arch: {kernel: {key: T}}}
+ByEntry = Mapping[str, Mapping[str, Mapping[str, T]]]
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One candidate (its canonical text) and its times in milliseconds, all None when it failed."""
+
+    config: str
+    median_ms: float | None
+    p20_ms: float | None
+    p80_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A choice that is no vote: its config's canonical text (None: nothing ran) and why it does not vote."""
+
+    config: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a recording says about itself; None and empty mean that it does not say.
+
+    Attributes:
+        run: Name of the job.
+        rank: Rank of the process in it, from 0.
+        world_size: Number of ranks of the job.
+        host: Host name.
+        device_name: As the driver names it ("NVIDIA H200").
+        device_arch: Architecture of that device.
+        multiprocessor_count: Streaming multiprocessors or compute units of the device.
+        triton: Triton's version.
+        packages: Version by distribution name.
+        modules: Distribution name by top-level module ("fla" belongs to "fla-core").
+        source: Free text: where the recording comes from.
+    """
+
+    run: str | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    host: str | None = None
+    device_name: str | None = None
+    device_arch: str | None = None
+    multiprocessor_count: int | None = None
+    triton: str | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueFault for a value of the wrong type or range."""
+        for name in ("run", "host", "device_name", "device_arch", "triton", "source"):
+            value = getattr(self, name)
+            if value is not None:
+                check_text(value, (name,))
+        for name in ("run", "triton"):
+            if getattr(self, name) == "":
+                raise ValueFault("an empty string; expected a name, or the field absent", (name,))
+        for name, least in (("rank", 0), ("world_size", 1), ("multiprocessor_count", 0)):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or not least <= value < 2**31):
+                raise ValueFault(f"expected an integer from {least} to {2**31 - 1}, found {describe(value)}", (name,))
+        if self.rank is not None and self.world_size is not None and self.rank >= self.world_size:
+            raise ValueFault(f"rank {self.rank} of a world of {self.world_size}", ("rank",))
+        for name in ("packages", "modules"):
+            mapping = getattr(self, name)
+            if not isinstance(mapping, Mapping):
+                raise ValueFault(f"expected an object of strings, found {describe(mapping)}", (name,))
+            for key, value in mapping.items():
+                check_text(key, (name, key))
+                check_text(value, (name, key))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What one rank of one run chose.
+
+    Attributes:
+        file: Where it was read, for messages.
+        header: What it says about itself.
+        votes: Canonical config text by arch, kernel and key.
+        observations: Choices that are no votes.
+        timings: Every candidate's timing, by entry; configs as canonical texts.
+        candidate_sets: Fingerprint of the candidates an entry was chosen from.
+    """
+
+    file: str
+    header: Header
+    votes: ByEntry[str]
+    observations: ByEntry[Observation] = field(default_factory=dict)
+    timings: ByEntry[list[Timing]] = field(default_factory=dict)
+    candidate_sets: ByEntry[str] = field(default_factory=dict)
+
+    def strange_archs(self) -> list[str]:
+        """Architectures that are spelled like no known one: stored as given, worth a word to the user."""
+        return sorted(arch for arch in self.votes if not is_known_arch(normal_arch(arch)))

@@ -1,0 +1,219 @@
+"""The per-arch table: building it, writing it, finding the live candidate of an entry."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from tuning_registry.canonical import check_text, config_text, describe, dump_json, live_config_text, parse_config, text_digest
+from tuning_registry.errors import RecordingFault, TableFault, ValueFault
+from tuning_registry.files import parse_json, read_bytes, write_atomically
+from tuning_registry.names import ANY_KEY, bare_name, is_positional, lookup_key, normal_arch, positional_key
+from tuning_registry.recordings import read_entries
+
+EXTRA: Final = "tuning_registry"  # the one top-level object that is ours; everything else is the seed's
+FORMAT_VERSION: Final = 1
+
+logger = logging.getLogger("tuning_registry")
+C = TypeVar("C")
+Kernels = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Match(Generic[C]):
+    """The answer to a lookup.
+
+    Attributes:
+        candidate: The live candidate object the table names; None on a miss.
+        reason: Empty on a hit, else one of `no table`, `no kernel`, `ambiguous name`, `no key`,
+            `not a candidate`.
+        kernel: The table's kernel name that matched, empty if none did.
+        key: The table's key that matched (perhaps `*`), empty if none did.
+    """
+
+    candidate: C | None
+    reason: str
+    kernel: str = ""
+    key: str = ""
+
+
+class TunedTable:
+    """The tuned configs of one architecture.
+
+    Args:
+        arch: The architecture, in any accepted spelling.
+        kernels: `{kernel: {key: config}}`; configs as in a table file.
+        provenance: The other fields of the file: `triton`, `packages`, `source`, `tuning_registry`.
+
+    Raises:
+        ValueFault: A name or a config is not accepted; `path` leads to it.
+
+    False in a boolean context when it holds no kernel.
+    """
+
+    def __init__(self, arch: str, kernels: Kernels, provenance: Mapping[str, Any] | None = None) -> None:
+        self.arch = normal_arch(check_text(arch, ("arch",)))
+        self.provenance: dict[str, Any] = dict(provenance or {})
+        texts = read_entries({"table": kernels}, config_text)["table"]
+        self._texts = texts
+        self._spellings = {kernel: _spellings(entries) for kernel, entries in texts.items()}
+        self._bare_users: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to look up."""
+        return bool(self._texts)
+
+    def __repr__(self) -> str:
+        """Arch and size, for logs."""
+        entries = sum(map(len, self._texts.values()))
+        return f"<TunedTable {self.arch}: {len(self._texts)} kernels, {entries} entries>"
+
+    @property
+    def kernels(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """`{kernel: {key: config}}`, every config with its six fields."""
+        return {
+            kernel: {key: parse_config(text) for key, text in entries.items()} for kernel, entries in self._texts.items()
+        }
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the kernels, the one a table file states: equal digests pin equal choices."""
+        return kernels_digest(self.kernels)
+
+    def lookup(self, kernel: str, key: str, candidates: Sequence[C]) -> C | None:
+        """The live candidate that the table names for this kernel and key, or None (see `find`)."""
+        return self.find(kernel, key, candidates).candidate
+
+    def find(self, kernel: str, key: str, candidates: Sequence[C]) -> Match[C]:
+        """Look an entry up and match it to a live candidate, saying why where there is none.
+
+        The first of these that exists decides: qualified name with this key, qualified name with `*`,
+        bare name with this key, bare name with `*`. An entry that names no live candidate is a miss and
+        does not fall through. The candidate is returned as the object it is, hooks and all; it is found
+        by its fields, never by `==`.
+
+        Args:
+            kernel: `fn.__module__ + "." + fn.__name__`, or a bare name.
+            key: The shape key (`names.format_key`).
+            candidates: The kernel's live `triton.Config` objects.
+        """
+        if not self._texts:
+            return Match(None, "no table")
+        reason = "no kernel"
+        for name in dict.fromkeys((kernel, bare_name(kernel))):
+            entries = self._texts.get(name)
+            if entries is None:
+                continue
+            if name != kernel and self._bare_users.setdefault(name, kernel) != kernel:
+                logger.warning(
+                    "tuning_registry: table entry %s serves both %s and %s; the second is not pinned. Record again: "
+                    "new recordings carry qualified names.", name, self._bare_users[name], kernel,
+                )  # fmt: skip
+                return Match(None, "ambiguous name", name)
+            found = self._spelling(name, entries, key)
+            if found is None and ANY_KEY in entries:
+                found = ANY_KEY
+            if found is not None:
+                candidate = _matching(entries[found], candidates)
+                return Match(candidate, "" if candidate is not None else "not a candidate", name, found)
+            reason = "no key"
+        return Match(None, reason)
+
+    def _spelling(self, kernel: str, entries: Mapping[str, str], key: str) -> str | None:
+        """The spelling under which the table holds `key`: itself, an equal one, or one without names."""
+        if key in entries:
+            return key
+        equal = self._spellings[kernel]
+        return equal.get(lookup_key(key)) or equal.get(positional_key(key))
+
+
+def _spellings(entries: Mapping[str, str]) -> dict[str, str]:
+    """Each key of a kernel by its lookup spelling; of equal keys the smallest spelling stands."""
+    equal: dict[str, str] = {}
+    for key in sorted(entries):
+        equal.setdefault(positional_key(key) if is_positional(key) else lookup_key(key), key)
+    return equal
+
+
+def _matching(text: str, candidates: Sequence[C]) -> C | None:
+    return next((candidate for candidate in candidates if live_config_text(candidate) == text), None)
+
+
+def kernels_digest(kernels: Kernels) -> str:
+    """SHA-256 of `json.dumps(kernels, sort_keys=True)`."""
+    return text_digest(dump_json(kernels))
+
+
+def table_payload(arch: str, kernels: Kernels, source: str = "", *, triton: str = "",
+                  packages: Mapping[str, str] | None = None, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:  # fmt: skip
+    """The content of a table file.
+
+    Args:
+        arch: Architecture.
+        kernels: `{kernel: {key: config}}`; missing optional config fields are filled in.
+        source: Free text: which recording it comes from.
+        triton: Triton version of the recordings; empty when unknown.
+        packages: Version by distribution, as recorded.
+        extra: Further fields for our own top-level object (policy, runs, ...).
+
+    Raises:
+        ValueFault: A name or config is not accepted.
+    """
+    full = TunedTable(arch, kernels).kernels
+    ours = {"version": FORMAT_VERSION, "digest": kernels_digest(full), **(extra or {})}
+    return {"arch": normal_arch(arch), "triton": triton, "packages": dict(packages or {}), "source": source,
+            "kernels": full, EXTRA: ours}  # fmt: skip
+
+
+def table_bytes(payload: Mapping[str, Any]) -> bytes:
+    """The one byte sequence of a table: UTF-8, LF, one final newline, whatever the platform."""
+    return (dump_json(payload, indent=1) + "\n").encode()
+
+
+def write(arch: str, kernels: Kernels, path: str | Path, source: str = "", *, triton: str = "",
+          packages: Mapping[str, str] | None = None) -> None:  # fmt: skip
+    """Write a table file, atomically.
+
+    Raises:
+        ValueFault: A name or config is not accepted.
+        FileFault: The file cannot be written; an old one is untouched.
+    """
+    payload = table_payload(arch, kernels, source, triton=triton, packages=packages)
+    write_atomically(Path(path), table_bytes(payload))
+
+
+def read_table(path: Path) -> TunedTable:
+    """The table in a file.
+
+    Raises:
+        FileFault: The file cannot be read.
+        TableFault: It is no table; says where and what was expected.
+    """
+    file = str(path)
+    try:
+        document = parse_json(read_bytes(path), file)
+        _check_shape(document)
+        provenance = {name: value for name, value in document.items() if name not in {"arch", "kernels"}}
+        table = TunedTable(document["arch"], document["kernels"], provenance)
+    except RecordingFault as fault:
+        raise TableFault(str(fault)) from fault
+    except ValueFault as fault:
+        path_shown = tuple(step for step in fault.path if step != "table")
+        raise TableFault(str(RecordingFault(file, fault.what, path_shown))) from fault
+    return table
+
+
+def _check_shape(document: object) -> None:
+    if not isinstance(document, dict) or "arch" not in document or "kernels" not in document:
+        raise ValueFault("not a per-arch table: expected an object with arch and kernels")
+    for name, kind in (("arch", str), ("kernels", dict), ("triton", str), ("packages", dict), ("source", str)):
+        value = document.get(name, kind())
+        if not isinstance(value, kind):
+            raise ValueFault(f"expected {'a string' if kind is str else 'an object'}, found {describe(value)}", (name,))
+    ours = document.get(EXTRA, {})
+    version = ours.get("version", FORMAT_VERSION) if isinstance(ours, dict) else None
+    if type(version) is not int or version > FORMAT_VERSION:
+        raise ValueFault(f"expected table version {FORMAT_VERSION}, found {describe(version)}", (EXTRA, "version"))
