@@ -1,0 +1,421 @@
+"""The `registry` command: parses, calls one operation, prints. The only file that prints or exits."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tuning_registry import __version__
+from tuning_registry.errors import RegistryError, printable
+from tuning_registry.files import write_atomically
+from tuning_registry.rendering import (
+    Format,
+    render_disagreements,
+    render_runs,
+    render_status,
+    render_winners,
+)
+from tuning_registry.selection import Selection, parse_packages
+
+if TYPE_CHECKING:
+    from tuning_registry.db.store import Store
+    from tuning_registry.operations.export import Export
+    from tuning_registry.operations.ingest import IngestReport
+
+# Operations are imported inside the commands: they load SQLAlchemy, which `registry --help` need not wait for.
+
+
+class _Group(TyperGroup):
+    """Turns the package's errors into one or two lines and an exit status."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RegistryError as error:
+            if ctx.params.get("debug"):
+                traceback.print_exc()
+            _say(f"error: {error}")
+            raise typer.Exit(1) from None
+        except BrokenPipeError:
+            # The reader of our output went away (`| head`): what a shell expects of a program ended so.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(141) from None
+        except KeyboardInterrupt:
+            _say("interrupted; nothing of this was kept")
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Shared database of Triton autotune results: ingest what ranks chose, see who disagreed, export one table.",
+    epilog="Exit status: 0 done, 1 the data or the database says no, 2 wrong usage.",
+)
+runs_app = typer.Typer(help="List runs; withdraw or restore one.", invoke_without_command=True)
+db_app = typer.Typer(help="Create, upgrade, check and find the database.", no_args_is_help=True)
+app.add_typer(runs_app, name="runs")
+app.add_typer(db_app, name="db")
+
+Db = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        metavar="URL",
+        help="SQLite file or database URL.  [default: $TUNING_REGISTRY_DB, else a file of this user]",
+        show_default=False,
+    ),
+]
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Recordings: files, folders or quoted globs.")]
+ArchFilter = Annotated[str | None, typer.Option("--arch", help="Only this architecture (sm90, gfx942, ...).")]
+KernelFilter = Annotated[
+    str | None, typer.Option("--kernel", help="Only this kernel: qualified name, or function name in any module.")
+]
+RunFilter = Annotated[list[str] | None, typer.Option("--run", help="Only this run; may be repeated.")]
+SourceFilter = Annotated[str | None, typer.Option("--source", help="Only recordings with this source text.")]
+TritonFilter = Annotated[
+    str | None, typer.Option("--triton", metavar="V", help="Only this Triton version (none: not stated).")
+]
+PackageFilter = Annotated[
+    list[str] | None,
+    typer.Option("--package", metavar="NAME=V", help="Of NAME's kernels, only those recorded with version V."),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How rows are written.")]
+ExitCode = Annotated[
+    bool, typer.Option("--exit-code", help="Exit 1 when rows are found, or when nothing matched at all.")
+]
+StatedTriton = Annotated[
+    str | None, typer.Option("--triton", metavar="V", help="Triton version, where a recording does not state it.")
+]
+StatedPackages = Annotated[
+    list[str] | None,
+    typer.Option("--package", metavar="NAME=V", help="Version of a package, where not stated; may be repeated."),
+]
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"tuning-registry {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    ctx: typer.Context,
+    db: Db = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    ctx.obj = db
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a console that cannot show a character shows its escape
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _open_store(ctx: typer.Context, db: str | None) -> Store:
+    """The store of `--db`, wherever it stood; says which one it is."""
+    from tuning_registry.db.dialects import network_file_system
+    from tuning_registry.db.store import Store
+    from tuning_registry.db.url import resolve_url, shown_url, sqlite_file
+
+    url = resolve_url(db if db is not None else ctx.find_root().obj)
+    _say(f"database: {printable(shown_url(url))}")
+    file = sqlite_file(url)
+    kind = network_file_system(file.parent) if file is not None else ""
+    if kind:
+        _say(
+            f"warning: this SQLite file is on {kind}, where locking is unreliable; let one process write it, "
+            "or use Postgres"
+        )
+    return Store(url)
+
+
+def _track(files: Sequence[Path]) -> Iterator[Path]:
+    """The files, with a progress bar on a terminal and silently elsewhere."""
+    if not sys.stderr.isatty():
+        yield from files
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(files, "reading", console=Console(stderr=True), transient=True)
+
+
+def _selection(
+    arch: str | None,
+    kernel: str | None,
+    run: list[str] | None,
+    source: str | None,
+    triton: str | None,
+    package: list[str] | None,
+) -> Selection:
+    return Selection(arch, kernel, tuple(run or ()), source, triton, parse_packages(package or []))
+
+
+def _count(number: int, noun: str) -> str:
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+@app.command()
+def ingest(
+    ctx: typer.Context,
+    paths: Paths,
+    run: Annotated[str | None, typer.Option(help="Name of the run, where a recording does not state it.")] = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="Rank, for one file that does not state it.")] = None,
+    triton: StatedTriton = None,
+    package: StatedPackages = None,
+    source: Annotated[str | None, typer.Option(help="Where the recordings come from: free text.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Supersede other content of the same rank.")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Skip what cannot be taken, name it, and exit 1.")
+    ] = False,
+    db: Db = None,
+) -> None:
+    """Take per-rank recordings into the database, all or nothing."""
+    from tuning_registry.operations.ingest import IngestOptions
+    from tuning_registry.operations.ingest import ingest as take_in
+
+    store = _open_store(ctx, db)
+    options = IngestOptions(run, rank, triton, parse_packages(package or []), source, replace, keep_going)
+    report = take_in(store, paths, options, _track)
+    _say_ingested(report)
+    if report.skipped:
+        raise typer.Exit(1)
+
+
+def _say_ingested(report: IngestReport) -> None:
+    for error in report.skipped:
+        _say(f"skipped: {error}")
+    for name in report.derived_runs:
+        _say(f"run: {printable(name)} (name it with --run)")
+    for arch in report.strange_archs:
+        _say(f"note: {printable(arch)!r} is spelled like no known architecture; stored as given")
+    parts = [_count(report.new, "recording"), _count(report.votes, "vote"),
+             f"{report.new_entries:,} new {'entry' if report.new_entries == 1 else 'entries'}"]  # fmt: skip
+    if report.already:
+        parts.append(f"{report.already:,} already ingested")
+    if report.replaced:
+        parts.append(f"{report.replaced:,} superseded")
+    if report.withdrawn:
+        parts.append(f"{report.withdrawn:,} of a withdrawn run (unchanged; registry runs restore RUN)")
+    if report.skipped:
+        parts.append(f"{len(report.skipped):,} skipped")
+    _say("ingested " + ", ".join(parts))
+
+
+@app.command()
+def winners(
+    ctx: typer.Context,
+    arch: ArchFilter = None,
+    kernel: KernelFilter = None,
+    run: RunFilter = None,
+    source: SourceFilter = None,
+    triton: TritonFilter = None,
+    package: PackageFilter = None,
+    style: FormatOption = Format.table,
+    exit_code: ExitCode = False,
+    db: Db = None,
+) -> None:
+    """Show the config that each entry elects, with its votes."""
+    from tuning_registry.operations.reports import find_winners
+
+    store = _open_store(ctx, db)
+    found = find_winners(store, _selection(arch, kernel, run, source, triton, package))
+    typer.echo(render_winners(found, style), nl=False)
+    _say(f"{_count(len(found), 'winner')}" if found else "no vote matches")
+    if exit_code:
+        raise typer.Exit(1)
+
+
+@app.command()
+def disagreements(
+    ctx: typer.Context,
+    arch: ArchFilter = None,
+    kernel: KernelFilter = None,
+    run: RunFilter = None,
+    source: SourceFilter = None,
+    triton: TritonFilter = None,
+    package: PackageFilter = None,
+    style: FormatOption = Format.table,
+    exit_code: ExitCode = False,
+    db: Db = None,
+) -> None:
+    """Show entries for which ranks chose more than one config, and who chose what."""
+    from tuning_registry.operations.reports import count_entries, find_disagreements
+
+    store = _open_store(ctx, db)
+    selection = _selection(arch, kernel, run, source, triton, package)
+    found = find_disagreements(store, selection)
+    total = count_entries(store, selection)
+    typer.echo(render_disagreements(found, style), nl=False)
+    _say(f"{len(found):,} of {_count(total, 'entry')} disagree" if total else "no vote matches")
+    if exit_code and (found or not total):
+        raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    ctx: typer.Context,
+    arch: Annotated[str, typer.Option("--arch", help="Architecture of the table.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; - or nothing: stdout.")
+    ] = None,
+    run: RunFilter = None,
+    source: SourceFilter = None,
+    triton: TritonFilter = None,
+    package: PackageFilter = None,
+    min_votes: Annotated[int, typer.Option(help="Leave out entries with fewer votes.")] = 1,
+    min_agreement: Annotated[float, typer.Option(help="Leave out entries whose winner has a smaller share.")] = 0.0,
+    db: Db = None,
+) -> None:
+    """Write the canonical table of one architecture: the majority's config for every entry."""
+    from tuning_registry.operations.export import Thresholds, export_table
+
+    store = _open_store(ctx, db)
+    selection = _selection(arch, None, run, source, triton, package)
+    _write_export(export_table(store, selection, Thresholds(min_votes, min_agreement)), output)
+
+
+def _write_export(made: Export, output: Path | None) -> None:
+    if output is None or str(output) == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(made.data)
+        sys.stdout.buffer.flush()
+    else:
+        write_atomically(output, made.data)
+    where = "stdout" if output is None or str(output) == "-" else printable(str(output))
+    devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
+    _say(
+        f"wrote {_count(made.entries, 'entry')} to {where}: {made.disagreements:,} had disagreement "
+        f"({made.ties:,} decided by tie-break), {made.dropped:,} dropped by thresholds"
+    )
+    _say(f"from {_count(made.payload['tuning_registry']['recordings'], 'recording')} on {devices}; "
+         f"digest {made.payload['tuning_registry']['digest'][:16]}")  # fmt: skip
+
+
+@app.command()
+def status(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:
+    """Show the database, its revision, and what it holds."""
+    from tuning_registry.operations.reports import describe_status
+
+    found = describe_status(_open_store(ctx, db))
+    typer.echo(render_status(found, style), nl=False)
+    if found["revision"] is None:
+        _say("there is no registry here yet; `registry ingest` creates it")
+
+
+@runs_app.callback()
+def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:
+    """List runs; withdraw or restore one."""
+    if ctx.invoked_subcommand is not None:
+        if db is not None:
+            ctx.find_root().obj = db
+        return
+    from tuning_registry.operations.reports import list_runs as find_runs
+
+    found = find_runs(_open_store(ctx, db))
+    typer.echo(render_runs(found, style), nl=False)
+    _say(_count(len(found), "run"))
+
+
+@runs_app.command()
+def withdraw(ctx: typer.Context, run: Annotated[str, typer.Argument(metavar="RUN")], db: Db = None) -> None:
+    """Stop counting a run's votes; they are kept and can be restored."""
+    from tuning_registry.operations.reports import set_withdrawn
+
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
+    changed = set_withdrawn(_open_store(ctx, db), run, now)
+    _say(f"{printable(run)}: {'withdrawn; its votes count no more' if changed else 'was withdrawn already'}")
+
+
+@runs_app.command()
+def restore(ctx: typer.Context, run: Annotated[str, typer.Argument(metavar="RUN")], db: Db = None) -> None:
+    """Count a withdrawn run's votes again."""
+    from tuning_registry.operations.reports import set_withdrawn
+
+    changed = set_withdrawn(_open_store(ctx, db), run, None)
+    _say(f"{printable(run)}: {'restored; its votes count again' if changed else 'was not withdrawn'}")
+
+
+@db_app.command()
+def upgrade(ctx: typer.Context, db: Db = None) -> None:
+    """Create the schema, or bring an older one up to date."""
+    from tuning_registry.db.migrate import upgrade_database
+
+    before, after = upgrade_database(_open_store(ctx, db))
+    _say(f"schema {after}: nothing to do" if before == after else f"schema {before or 'absent'} -> {after}")
+
+
+@db_app.command()
+def check(ctx: typer.Context, db: Db = None) -> None:
+    """Check that the database can be used as it is: integrity, revision and schema; exit 1 if not."""
+    from tuning_registry.db.check import find_problems
+
+    problems = find_problems(_open_store(ctx, db))
+    for problem in problems:
+        _say(f"problem: {problem}")
+    if problems:
+        raise typer.Exit(1)
+    _say("no problem found")
+
+
+@db_app.command()
+def path(ctx: typer.Context, db: Db = None) -> None:
+    """Print which database is used (a URL without its password)."""
+    from tuning_registry.db.url import resolve_url, shown_url
+
+    typer.echo(shown_url(resolve_url(db if db is not None else ctx.find_root().obj)))
+
+
+@app.command()
+def merge(
+    paths: Paths,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to; - for stdout.")],
+    arch: Annotated[str | None, typer.Option(help="Architecture, if the files hold several.")] = None,
+    source: Annotated[str, typer.Option(help="Text for the table's source.")] = "",
+    triton: StatedTriton = None,
+) -> None:
+    """Merge recordings into a table in one go, without a database file."""
+    from tuning_registry.operations.export import export_table, only_arch
+    from tuning_registry.operations.ingest import IngestOptions
+    from tuning_registry.operations.merge import ingest_in_memory
+
+    store = ingest_in_memory(paths, IngestOptions(triton=triton), _track)
+    selection = Selection(arch=arch or only_arch(store))
+    _write_export(export_table(store, selection, source=source or None), output)
+
+
+@app.command()
+def report(paths: Paths, style: FormatOption = Format.table) -> None:
+    """Report the disagreements among recordings in one go, without a database file."""
+    from tuning_registry.operations.merge import ingest_in_memory
+    from tuning_registry.operations.reports import count_entries, find_disagreements
+
+    store = ingest_in_memory(paths, track=_track)
+    found, total = find_disagreements(store, Selection()), count_entries(store, Selection())
+    typer.echo(render_disagreements(found, style), nl=False)
+    _say(f"{len(found):,} of {_count(total, 'entry')} disagree" if total else "the files hold no vote")
+
+
+def main() -> None:
+    """Entry point of the `registry` command."""
+    app(prog_name="registry")
+
+
+if __name__ == "__main__":
+    main()

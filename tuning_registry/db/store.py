@@ -1,0 +1,148 @@
+"""Opening a database: for reading, for writing, at the right revision."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+
+from tuning_registry.db import dialects, schema
+from tuning_registry.db.reading import Reading
+from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
+from tuning_registry.db.writing import Writing
+from tuning_registry.errors import DatabaseFault, RegistryError, SchemaFault
+
+
+class Store:
+    """A registry database. Nothing is opened before `reading` or `writing` is entered.
+
+    Args:
+        url: Where it is (`db.url.parse_url`).
+    """
+
+    def __init__(self, url: sa.URL) -> None:
+        self.url = url
+        self._memory = dialects.connect_engine(url, writable=True) if is_in_memory(url) else None
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """A consistent view of the database, which is neither created nor changed.
+
+        Raises:
+            SchemaFault: There is no registry yet, or its schema is not this program's.
+            DatabaseFault: It cannot be opened or read.
+        """
+        file = sqlite_file(self.url)
+        if file is not None and not file.exists():
+            raise self.absent()
+        with self._connected(writable=False) as connection:
+            dialects.begin_transaction(connection, writing=False)
+            self._check_revision(connection)
+            yield Reading(connection)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """The database's one write lock; commits at the end, keeps nothing after an error.
+
+        An empty database is created at the head revision first, under the same lock.
+
+        Raises:
+            SchemaFault: The schema is not this program's.
+            BusyFault: Another process kept the lock.
+            DatabaseFault: It cannot be opened or written.
+        """
+        with self._translated():
+            file = sqlite_file(self.url)
+            if file is not None and (not file.exists() or file.stat().st_size == 0):
+                dialects.prepare_new_sqlite(file)
+        with self._connected(writable=True) as connection:
+            dialects.begin_transaction(connection, writing=True)
+            if find_revision(connection) is None:
+                create_schema(connection)
+            self._check_revision(connection)
+            yield Writing(connection)
+            connection.commit()
+
+    def revision(self) -> str | None:
+        """The revision the database is at; None when there is no registry in it."""
+        file = sqlite_file(self.url)
+        if file is not None and not file.exists():
+            return None
+        with self._connected(writable=False) as connection:
+            return find_revision(connection)
+
+    def absent(self) -> SchemaFault:
+        """The error for a database that nobody has created yet."""
+        return SchemaFault(f"{shown_url(self.url)}: there is no registry here yet; `registry ingest` creates it")
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[sa.Connection]:
+        """A writable connection for migrations, with errors translated."""
+        with self._connected(writable=True) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _connected(self, *, writable: bool) -> Iterator[sa.Connection]:
+        with self._translated():
+            engine = self._memory or dialects.connect_engine(self.url, writable=writable)
+            with engine.connect() as connection:
+                yield connection
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+            raise dialects.translate_error(error, self.url) from error
+        except OSError as error:
+            if isinstance(error, RegistryError):
+                raise
+            raise DatabaseFault(f"{shown_url(self.url)}: {error.strerror or error}") from error
+
+    def _check_revision(self, connection: sa.Connection) -> None:
+        found = find_revision(connection)
+        where = shown_url(self.url)
+        if found is None:
+            raise self.absent()
+        if found not in schema.REVISIONS:
+            raise SchemaFault(
+                f"{where}: the schema is newer than this program (found {found}, know {schema.HEAD}); "
+                "upgrade the package: pip install -U tuning-registry"
+            )
+        if found != schema.HEAD:
+            raise SchemaFault(f"{where}: the schema is older ({found}); run: registry db upgrade")
+
+
+def find_revision(connection: sa.Connection) -> str | None:
+    """The revision in our version table; None without one."""
+    if not sa.inspect(connection).has_table(schema.VERSION_TABLE):
+        return None
+    rows = connection.execute(sa.text(f"SELECT version_num FROM {schema.VERSION_TABLE}")).scalars().all()
+    if len(rows) != 1:
+        raise SchemaFault(f"{schema.VERSION_TABLE} holds {len(rows)} revisions; expected one. Restore a backup.")
+    return str(rows[0])
+
+
+def create_schema(connection: sa.Connection) -> None:
+    """Create every table at the head revision, in the caller's transaction.
+
+    Equal to running all migrations (a test compares them), without the cost of importing Alembic.
+
+    Raises:
+        SchemaFault: Somebody else's table has one of our names.
+    """
+    taken = set(sa.inspect(connection).get_table_names()) & set(schema.metadata.tables)
+    if taken:
+        raise SchemaFault(f"the database already has a table {min(taken)!r} that is not ours; use another database")
+    schema.metadata.create_all(connection, checkfirst=False)
+    connection.execute(
+        sa.text(
+            f"CREATE TABLE {schema.VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, "
+            f"CONSTRAINT {schema.VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
+        )
+    )
+    connection.execute(
+        sa.text(f"INSERT INTO {schema.VERSION_TABLE} (version_num) VALUES (:head)"), {"head": schema.HEAD}
+    )
