@@ -26,6 +26,5 @@ elif context.is_offline_mode():
     context.configure(dialect_name="postgresql", version_table=VERSION_TABLE, literal_binds=True)
     context.run_migrations()
 else:
-    with Store(resolve_url(context.get_x_argument(as_dictionary=True).get("db"))).connected() as own:
+    with Store(resolve_url(context.get_x_argument(as_dictionary=True).get("db"))).migrating() as own:
         run_on(own)
-        own.commit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import sys
 import traceback
@@ -338,7 +338,7 @@ def withdraw(ctx: typer.Context, run: Annotated[str, typer.Argument(metavar="RUN
     """Stop counting a run's votes; they are kept and can be restored."""
     from tuning_registry.operations.reports import set_withdrawn
 
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
     changed = set_withdrawn(_open_store(ctx, db), run, now)
     _say(f"{printable(run)}: {'withdrawn; its votes count no more' if changed else 'was withdrawn already'}")
 

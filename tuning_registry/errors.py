@@ -1,15 +1,15 @@
 """Every error the package raises, as one tree.
 
-    RegistryError
-    ├── ValueFault (ValueError)         a value breaks a rule: config, key, arch, flag
-    │   └── RecordingFault              ... inside a recording file, with its place
-    ├── FileFault (OSError)             a file cannot be read or written
-    ├── TableFault (ValueError)         a file is no per-arch table, or not the one asked for
-    ├── ConflictFault                   a recording contradicts what the database holds
-    ├── SelectionFault                  a query or export cannot answer what was asked
-    └── DatabaseFault                   the database cannot be opened, read or written
-        ├── SchemaFault                 its schema is missing, older, newer or foreign
-        └── BusyFault                   another process held the lock for too long: try again
+RegistryError
+├── FormatError (ValueError)     a value breaks a rule: config, key, arch, flag
+│   └── RecordingError           ... inside a recording file, with its place
+├── FileError (OSError)          a file cannot be read or written
+├── TableError (ValueError)      a file is no per-arch table, or not the one asked for
+├── ConflictError                a recording contradicts its flags or what the database holds
+├── SelectionError               a query or export cannot answer what was asked
+└── DatabaseError                the database cannot be opened, read or written
+    ├── SchemaError              its schema is missing, older, newer or foreign
+    └── BusyError                another process held the lock for too long: try again
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class RegistryError(Exception):
     """Base of every error raised on purpose by this package."""
 
 
-class ValueFault(RegistryError, ValueError):
+class FormatError(RegistryError, ValueError):
     """A value breaks a rule of the formats.
 
     Args:
@@ -32,12 +32,12 @@ class ValueFault(RegistryError, ValueError):
         self.path = path
         super().__init__(f"at {printable('/'.join(path))}: {what}" if path else what)
 
-    def under(self, *parents: str) -> ValueFault:
+    def under(self, *parents: str) -> FormatError:
         """The same fault seen from further out: `parents` come before its path."""
-        return ValueFault(self.what, (*parents, *self.path))
+        return FormatError(self.what, (*parents, *self.path))
 
 
-class RecordingFault(ValueFault):
+class RecordingError(FormatError):
     """A recording file holds something that is not accepted; names the file and the place in it."""
 
     def __init__(self, file: str, what: str, path: tuple[str, ...] = ()) -> None:
@@ -46,31 +46,31 @@ class RecordingFault(ValueFault):
         self.args = (f"{printable(file)}: {self.args[0]}",)
 
 
-class FileFault(RegistryError, OSError):
+class FileError(RegistryError, OSError):
     """A file cannot be read or written."""
 
 
-class TableFault(RegistryError, ValueError):
+class TableError(RegistryError, ValueError):
     """A file is not a per-arch table, or is another one than it is named."""
 
 
-class ConflictFault(RegistryError):
+class ConflictError(RegistryError):
     """A recording contradicts what the database already holds."""
 
 
-class SelectionFault(RegistryError):
+class SelectionError(RegistryError):
     """A query or an export cannot answer what was asked."""
 
 
-class DatabaseFault(RegistryError):
+class DatabaseError(RegistryError):
     """The database cannot be opened, read or written."""
 
 
-class SchemaFault(DatabaseFault):
+class SchemaError(DatabaseError):
     """The schema is missing, older, newer, or belongs to somebody else."""
 
 
-class BusyFault(DatabaseFault):
+class BusyError(DatabaseError):
     """Another process held the write lock for too long; the same command may be tried again."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import sys
@@ -50,6 +49,8 @@ def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathL
 
 def installed_triton() -> str:
     """Version of the Triton in this environment, without importing it; empty when there is none."""
+    import importlib.metadata  # noqa: PLC0415  # costs more to import than the rest of the package together
+
     loaded = getattr(sys.modules.get("triton"), "__version__", None)
     if isinstance(loaded, str):
         return loaded

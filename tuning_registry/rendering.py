@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tuning_registry.canonical import DEFAULTS, parse_config
+from tuning_registry.canonical import DEFAULTS, FIELDS, parse_config
 from tuning_registry.errors import printable
 from tuning_registry.names import rank_ranges
 
@@ -68,10 +68,11 @@ def short_config(text: str) -> str:
     """A config as people read it: kernel parameters, then launch options that are not at their default."""
     config = parse_config(text)
     parts = [f"{name}={value}" for name, value in config.pop("kwargs").items()]
-    for name in ("num_warps", "num_stages", *DEFAULTS):
-        if name not in DEFAULTS or config[name] != DEFAULTS[name]:
-            parts.append(f"{name}={config[name]}")
-    return " ".join(parts)
+    for name in ("num_ctas", "maxnreg", "ir_override"):
+        if config[name] == DEFAULTS[name]:
+            del config[name]
+    launch = sorted(config.items(), key=lambda item: list(FIELDS).index(item[0]))
+    return " ".join([*parts, *(f"{name}={value}" for name, value in launch)])
 
 
 def render_winners(entries: Sequence[Entry], style: Format) -> str:
@@ -166,7 +167,9 @@ def render_runs(runs: Sequence[Run], style: Format) -> str:
                "ingested_at", "withdrawn_at"]  # fmt: skip
     if style is Format.csv:
         return render_csv(rows, columns)
-    return render_columns(rows, [c for c in columns if c in columns[:2] or any(row[c] not in (None, [], "") for row in rows)])
+    return render_columns(
+        rows, [c for c in columns if c in columns[:2] or any(row[c] not in (None, [], "") for row in rows)]
+    )
 
 
 def _run_row(run: Run, style: Format) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tuning_registry.canonical import check_text
-from tuning_registry.errors import ValueFault
+from tuning_registry.errors import FormatError
 from tuning_registry.names import normal_arch
 from tuning_registry.packages import normal_distribution
 
@@ -35,7 +35,7 @@ class Selection:
     packages: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ValueFault for text that no database can hold."""
+        """Raises FormatError for text that no database can hold."""
         for name in ("arch", "kernel", "source", "triton"):
             value = getattr(self, name)
             if value is not None:
@@ -53,14 +53,14 @@ def parse_packages(pairs: list[str]) -> dict[str, str]:
     """`NAME=VERSION` flags as a mapping.
 
     Raises:
-        ValueFault: No `=`, an empty side, or one name twice.
+        FormatError: No `=`, an empty side, or one name twice.
     """
     packages: dict[str, str] = {}
     for pair in pairs:
         name, equals, version = pair.partition("=")
         if not equals or not name or not version:
-            raise ValueFault(f"--package takes NAME=VERSION, found {pair!r}")
+            raise FormatError(f"--package takes NAME=VERSION, found {pair!r}")
         if name in packages:
-            raise ValueFault(f"--package names {name!r} twice")
+            raise FormatError(f"--package names {name!r} twice")
         packages[name] = version
     return packages

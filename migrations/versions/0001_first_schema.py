@@ -51,9 +51,7 @@ def upgrade() -> None:
         text("package"),
         text("version"),
         sa.PrimaryKeyConstraint("environment_id", "module", name="pk_environment_modules"),
-        sa.ForeignKeyConstraint(
-            ["environment_id"], ["environments.id"], name="fk_environment_modules_environment_id"
-        ),
+        sa.ForeignKeyConstraint(["environment_id"], ["environments.id"], name="fk_environment_modules_environment_id"),
     )
     op.create_table(
         "recorded_runs",
@@ -79,18 +77,11 @@ def upgrade() -> None:
         sa.Column("multiprocessor_count", sa.Integer()),
         text("source"),
         text("ingested_at"),
-        text("superseded_at", nullable=True),
+        text("superseded_at"),
         sa.PrimaryKeyConstraint("id", name="pk_recordings"),
         sa.ForeignKeyConstraint(["run_id"], ["recorded_runs.id"], name="fk_recordings_run_id"),
         sa.ForeignKeyConstraint(["environment_id"], ["environments.id"], name="fk_recordings_environment_id"),
-    )
-    op.create_index(
-        "uq_recordings_current",
-        "recordings",
-        ["run_id", "rank"],
-        unique=True,
-        sqlite_where=sa.text("superseded_at IS NULL"),
-        postgresql_where=sa.text("superseded_at IS NULL"),
+        sa.UniqueConstraint("run_id", "rank", "superseded_at", name="uq_recordings_run_id_rank_superseded_at"),
     )
     op.create_index("ix_recordings_votes_digest", "recordings", ["votes_digest"])
     op.create_table(
@@ -164,7 +155,7 @@ SELECT e.arch AS arch, e.kernel AS kernel, e.key AS key, c.text AS config, r.ran
 FROM votes v
 JOIN entries e ON e.id = v.entry_id
 JOIN configs c ON c.id = v.config_id
-JOIN recordings r ON r.id = v.recording_id AND r.superseded_at IS NULL
+JOIN recordings r ON r.id = v.recording_id AND r.superseded_at = ''
 JOIN recorded_runs u ON u.id = r.run_id AND u.withdrawn_at IS NULL"""
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tuning_registry.canonical import dump_json, text_digest
-from tuning_registry.errors import RecordingFault
+from tuning_registry.errors import RecordingError
 from tuning_registry.names import lookup_key, top_module
 from tuning_registry.packages import module_owners
 from tuning_registry.records import Header, Recording
@@ -26,7 +26,7 @@ class Environment:
     @property
     def digest(self) -> str:
         """Identity of the row."""
-        return text_digest("\0".join((self.triton, self.packages, self.modules)))
+        return text_digest(f"{self.triton}\0{self.packages}\0{self.modules}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Batch:
         """Take one recording in, under its final header.
 
         Raises:
-            RecordingFault: It holds two votes on one key in two spellings (`M=True` and `M=1`).
+            RecordingError: It holds two votes on one key in two spellings (`M=True` and `M=1`).
         """
         position = len(self.pending)
         chosen: list[tuple[int, int]] = []
@@ -154,7 +154,7 @@ class Batch:
             other = seen.setdefault(shapes[entry], entry)
             if other != entry:
                 first = self.entries[other][2]
-                raise RecordingFault(
+                raise RecordingError(
                     recording.file, f"Triton cannot tell this key from {first!r}; expected one", self.entries[entry]
                 )
 
@@ -181,8 +181,8 @@ class Batch:
                         row = (timing.median_ms, timing.p20_ms, timing.p80_ms)
                         self.timings.append((position, entry, self._config(timing.config), *row))
                         parts.append(dump_json([arch, kernel, key, timing.config, row]))
-        for arch, kernels in recording.candidate_sets.items():
-            for kernel, fingerprints in kernels.items():
+        for arch, sets in recording.candidate_sets.items():
+            for kernel, fingerprints in sets.items():
                 for key, fingerprint in fingerprints.items():
                     self.candidate_sets.append((position, self._entry(arch, kernel, key), fingerprint))
                     parts.append(dump_json([arch, kernel, key, fingerprint]))

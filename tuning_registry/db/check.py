@@ -6,21 +6,21 @@ import sqlalchemy as sa
 
 from tuning_registry.db import dialects, schema
 from tuning_registry.db.store import Store
-from tuning_registry.errors import DatabaseFault
+from tuning_registry.errors import DatabaseError
 
 
 def find_problems(store: Store) -> list[str]:
     """What is wrong with the database, one line each; empty when nothing is.
 
     Raises:
-        DatabaseFault: It cannot be opened at all.
+        DatabaseError: It cannot be opened at all.
     """
     if store.revision() is None:
         return [str(store.absent())]
     try:
         with store.reading() as reading:
             return [*dialects.damage(reading.connection), *_drift(reading.connection), *_orphans(reading.connection)]
-    except DatabaseFault as fault:
+    except DatabaseError as fault:
         return [str(fault)]
 
 

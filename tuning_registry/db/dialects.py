@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
 from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
-from tuning_registry.errors import BusyFault, DatabaseFault
+from tuning_registry.errors import BusyError, DatabaseError
 
 LOCK_WAIT_S: Final = 60.0
 _CONNECT_DEFAULTS: Final[dict[str, Any]] = {"connect_timeout": 15, "application_name": "tuning-registry"}
@@ -27,7 +27,7 @@ def connect_engine(url: sa.URL, *, writable: bool) -> sa.Engine:
     """An engine on `url`. SQLite connections are autocommit; transactions start by `begin_transaction`.
 
     Raises:
-        DatabaseFault: The Postgres driver is not installed.
+        DatabaseError: The Postgres driver is not installed.
     """
     if url.get_backend_name() == "postgresql":
         return _postgres_engine(url)
@@ -46,7 +46,7 @@ def _postgres_engine(url: sa.URL) -> sa.Engine:
             connect_args={name: value for name, value in _CONNECT_DEFAULTS.items() if name not in url.query},
         )
     except ModuleNotFoundError as error:
-        raise DatabaseFault("Postgres needs its driver: pip install 'tuning-registry[postgres]'") from error
+        raise DatabaseError("Postgres needs its driver: pip install 'tuning-registry[postgres]'") from error
 
 
 def _sqlite_connection(target: str, *, uri: bool = False) -> sqlite3.Connection:
@@ -124,7 +124,7 @@ def network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) 
     except OSError:
         return ""
     best, kind = -1, ""
-    for _, point, fs_type, *_ in (row for row in rows if len(row) > 3):
+    for _, point, fs_type, *_ in filter(None, rows):
         mount = Path(point.replace("\\040", " "))
         if (place == mount or mount in place.parents) and len(mount.parts) >= best:
             best, kind = len(mount.parts), fs_type
@@ -136,6 +136,8 @@ def insert_votes(connection: sa.Connection, choices: list[tuple[int, int, list[i
 
     One statement a choice, unrolled inside the database: many times faster than a row a vote.
     """
+    if not choices:
+        return
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(
             "INSERT INTO votes (entry_id, config_id, recording_id) SELECT ?, ?, value FROM json_each(?)",
@@ -147,7 +149,7 @@ def insert_votes(connection: sa.Connection, choices: list[tuple[int, int, list[i
         )
 
 
-def translate_error(error: Exception, url: sa.URL) -> DatabaseFault:
+def translate_error(error: Exception, url: sa.URL) -> DatabaseError:
     """Our error for one of the driver's, by its code and never by its text."""
     where = shown_url(url)
     original = getattr(error, "orig", None) or error
@@ -155,15 +157,15 @@ def translate_error(error: Exception, url: sa.URL) -> DatabaseFault:
         return _translate_sqlite(original, where)
     state = getattr(original, "sqlstate", None)
     if state in {"55P03", "40P01", "40001"}:
-        return BusyFault(f"{where}: another writer held the lock for over {LOCK_WAIT_S:.0f} s; try again")
+        return BusyError(f"{where}: another writer held the lock for over {LOCK_WAIT_S:.0f} s; try again")
     if state == "42501":
-        return DatabaseFault(f"{where}: this role lacks the right: {_first_line(original, url)}")
+        return DatabaseError(f"{where}: this role lacks the right: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):
-        return DatabaseFault(f"{where}: cannot connect: {_first_line(original, url)}")
-    return DatabaseFault(f"{where}: {_first_line(original, url)}")
+        return DatabaseError(f"{where}: cannot connect: {_first_line(original, url)}")
+    return DatabaseError(f"{where}: {_first_line(original, url)}")
 
 
-def _translate_sqlite(error: sqlite3.Error, where: str) -> DatabaseFault:
+def _translate_sqlite(error: sqlite3.Error, where: str) -> DatabaseError:
     code = _sqlite_code(error)
     said = {
         sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup (nothing was changed)",
@@ -174,8 +176,8 @@ def _translate_sqlite(error: sqlite3.Error, where: str) -> DatabaseFault:
         sqlite3.SQLITE_IOERR: f"the disk failed: {error}",
     }.get(code)
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return BusyFault(f"{where}: another process held the lock for over {LOCK_WAIT_S:.0f} s; try again")
-    return DatabaseFault(f"{where}: {said or error}")
+        return BusyError(f"{where}: another process held the lock for over {LOCK_WAIT_S:.0f} s; try again")
+    return DatabaseError(f"{where}: {said or error}")
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:

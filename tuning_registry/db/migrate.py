@@ -8,10 +8,10 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 
-from tuning_registry.db import dialects, schema
+from tuning_registry.db import schema
 from tuning_registry.db.store import Store, find_revision
-from tuning_registry.db.url import shown_url, sqlite_file
-from tuning_registry.errors import SchemaFault
+from tuning_registry.db.url import shown_url
+from tuning_registry.errors import SchemaError
 
 
 def migrations_folder() -> Path:
@@ -36,8 +36,8 @@ def upgrade_database(store: Store, target: str = "head") -> tuple[str | None, st
         The revision before (None: there was no schema) and after.
 
     Raises:
-        SchemaFault: The database is newer than this program.
-        DatabaseFault: It cannot be opened or written; then it is as it was.
+        SchemaError: The database is newer than this program.
+        DatabaseError: It cannot be opened or written; then it is as it was.
     """
     return _migrate(store, target, command.upgrade)
 
@@ -51,14 +51,10 @@ def downgrade_database(store: Store, target: str) -> tuple[str | None, str | Non
 
 
 def _migrate(store: Store, target: str, run: Callable[[Config, str], None]) -> tuple[str | None, str | None]:
-    file = sqlite_file(store.url)
-    with store.connected() as connection:
-        if file is not None and file.stat().st_size == 0:
-            dialects.prepare_new_sqlite(file)
-        dialects.begin_transaction(connection, writing=True)
+    with store.migrating() as connection:
         before = find_revision(connection)
         if before is not None and before not in schema.REVISIONS:
-            raise SchemaFault(
+            raise SchemaError(
                 f"{shown_url(store.url)}: the schema is newer than this program (found {before}, know {schema.HEAD}); "
                 "upgrade the package: pip install -U tuning-registry"
             )
@@ -66,5 +62,4 @@ def _migrate(store: Store, target: str, run: Callable[[Config, str], None]) -> t
         config.attributes["connection"] = connection
         run(config, target)
         after = find_revision(connection)
-        connection.commit()
     return before, after

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db.schema import (
+    CURRENT,
     configs,
     entries,
     environment_modules,
@@ -28,7 +29,7 @@ def counting_recordings(selection: Selection) -> sa.Select[Any]:
     query = (
         sa.select(recordings.c.id, recordings.c.environment_id)
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
-        .where(recordings.c.superseded_at.is_(None), recorded_runs.c.withdrawn_at.is_(None))
+        .where(recordings.c.superseded_at == CURRENT, recorded_runs.c.withdrawn_at.is_(None))
     )
     if selection.runs:
         query = query.where(recorded_runs.c.name.in_(selection.runs))
@@ -49,19 +50,26 @@ def environments_that_count(selection: Selection) -> sa.Select[Any]:
 def tally(selection: Selection, environment_ids: list[int]) -> sa.Subquery:
     """How many votes has each config of each entry in each environment? The one pass over the votes.
 
-    With a single environment its id is a constant: the votes then come out of the index in GROUP BY
-    order, and nothing is sorted.
+    Mostly all votes come from one environment, and all of them count. Then they leave the index in
+    GROUP BY order and nothing is sorted or joined: recordings that do not count are a short list to
+    skip. Several environments take a join to their recordings.
     """
     counting = counting_recordings(selection).subquery("counting")
-    single = len(environment_ids) == 1
-    environment: sa.ColumnElement[int] = (
-        sa.literal(environment_ids[0], sa.BigInteger) if single else counting.c.environment_id
-    )
-    query = (
-        sa.select(votes.c.entry_id, votes.c.config_id, environment.label("environment_id"), sa.func.count().label("n"))
-        .select_from(votes.join(counting, counting.c.id == votes.c.recording_id))
-        .group_by(votes.c.entry_id, votes.c.config_id, *([] if single else [counting.c.environment_id]))
-    )
+    counted = (votes.c.entry_id, votes.c.config_id)
+    if len(environment_ids) == 1:
+        others = sa.select(recordings.c.id).where(recordings.c.id.not_in(sa.select(counting.c.id)))
+        environment = sa.literal(environment_ids[0], sa.BigInteger).label("environment_id")
+        query = (
+            sa.select(*counted, environment, sa.func.count().label("n"))
+            .where(votes.c.recording_id.not_in(others))
+            .group_by(*counted)
+        )
+    else:
+        query = (
+            sa.select(*counted, counting.c.environment_id, sa.func.count().label("n"))
+            .join(counting, counting.c.id == votes.c.recording_id)
+            .group_by(*counted, counting.c.environment_id)
+        )
     chosen = entries_chosen(selection)
     if chosen is not None:
         query = query.where(votes.c.entry_id.in_(chosen))
@@ -124,9 +132,7 @@ def _with_owner(counted: sa.Subquery, owner: sa.Table) -> sa.Join:
     return (
         counted.join(entries, entries.c.id == counted.c.entry_id)
         .join(environments, environments.c.id == counted.c.environment_id)
-        .outerjoin(
-            owner, (owner.c.environment_id == counted.c.environment_id) & (owner.c.module == entries.c.module)
-        )
+        .outerjoin(owner, (owner.c.environment_id == counted.c.environment_id) & (owner.c.module == entries.c.module))
     )
 
 
@@ -251,7 +257,7 @@ def current_recordings(run_names: Iterable[str]) -> sa.Select[Any]:
         )
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .join(environments, environments.c.id == recordings.c.environment_id)
-        .where(recorded_runs.c.name.in_(list(run_names)), recordings.c.superseded_at.is_(None))
+        .where(recorded_runs.c.name.in_(list(run_names)), recordings.c.superseded_at == CURRENT)
     )
 
 
@@ -262,7 +268,7 @@ def unnamed_copies(votes_digests: Iterable[str]) -> sa.Select[Any]:
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .where(
             recordings.c.votes_digest.in_(list(votes_digests)),
-            recordings.c.superseded_at.is_(None),
+            recordings.c.superseded_at == CURRENT,
             recorded_runs.c.withdrawn_at.is_(None),
             recorded_runs.c.is_named.is_(False),
         )
@@ -306,7 +312,7 @@ def all_runs() -> sa.Select[Any]:
             environments.c.triton,
             environments.c.packages,
         )
-        .join(recordings, (recordings.c.run_id == recorded_runs.c.id) & recordings.c.superseded_at.is_(None))
+        .join(recordings, (recordings.c.run_id == recorded_runs.c.id) & (recordings.c.superseded_at == CURRENT))
         .join(environments, environments.c.id == recordings.c.environment_id)
         .order_by(recordings.c.ingested_at.desc(), recordings.c.id.desc())
     )
@@ -328,6 +334,6 @@ def packages_known() -> sa.Select[Any]:
     return sa.select(environment_modules.c.package).distinct().order_by(environment_modules.c.package)
 
 
-def row_count(table: sa.Table) -> sa.Select[tuple[int]]:
+def row_count(table: sa.Table) -> sa.Select[int]:
     """How many rows has a table?"""
     return sa.select(sa.func.count()).select_from(table)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, cast
 
 import sqlalchemy as sa
 
@@ -11,6 +12,8 @@ VERSION_TABLE: Final = "tuning_registry_alembic_version"
 # Every revision ever released, oldest first; the last is what this schema declares.
 REVISIONS: Final = ("0001",)
 HEAD: Final = REVISIONS[-1]
+
+CURRENT: Final = ""  # in `recordings.superseded_at`
 
 metadata = sa.MetaData(
     naming_convention={
@@ -74,15 +77,10 @@ recordings = sa.Table(
     sa.Column("multiprocessor_count", sa.Integer),
     sa.Column("source", ByteText, nullable=False),
     sa.Column("ingested_at", ByteText, nullable=False),  # UTC, ISO 8601
-    sa.Column("superseded_at", ByteText),  # not null: replaced by a later recording of the same rank
-    sa.Index(
-        "uq_recordings_current",
-        "run_id",
-        "rank",
-        unique=True,
-        sqlite_where=sa.text("superseded_at IS NULL"),
-        postgresql_where=sa.text("superseded_at IS NULL"),
-    ),
+    # When a later recording of the same rank took its place; CURRENT for the one that counts. No NULL,
+    # which a unique constraint would let stand twice.
+    sa.Column("superseded_at", ByteText, nullable=False),
+    sa.UniqueConstraint("run_id", "rank", "superseded_at"),
     sa.Index(None, "votes_digest"),
 )
 
@@ -160,6 +158,13 @@ candidate_sets = sa.Table(
     sqlite_with_rowid=False,
 )
 
+# Alembic's own table, as Alembic makes it; apart from `metadata`, which migrations are compared with.
+version_table = sa.Table(
+    VERSION_TABLE,
+    sa.MetaData(naming_convention={"pk": "%(table_name)s_pkc"}),
+    sa.Column("version_num", sa.String(32), primary_key=True),
+)
+
 # For people who bring sqlite3, psql, Datasette or Grafana: the votes that count, one row each.
 COUNTED_VOTES_VIEW: Final = """\
 CREATE VIEW counted_votes AS
@@ -167,8 +172,9 @@ SELECT e.arch AS arch, e.kernel AS kernel, e.key AS key, c.text AS config, r.ran
 FROM votes v
 JOIN entries e ON e.id = v.entry_id
 JOIN configs c ON c.id = v.config_id
-JOIN recordings r ON r.id = v.recording_id AND r.superseded_at IS NULL
+JOIN recordings r ON r.id = v.recording_id AND r.superseded_at = ''
 JOIN recorded_runs u ON u.id = r.run_id AND u.withdrawn_at IS NULL"""
 
-sa.event.listen(metadata, "after_create", sa.DDL(COUNTED_VOTES_VIEW))
-sa.event.listen(metadata, "before_drop", sa.DDL("DROP VIEW IF EXISTS counted_votes"))
+_ddl = cast("Callable[[str], sa.DDL]", sa.DDL)  # its constructor is not annotated
+sa.event.listen(metadata, "after_create", _ddl(COUNTED_VOTES_VIEW))
+sa.event.listen(metadata, "before_drop", _ddl("DROP VIEW IF EXISTS counted_votes"))

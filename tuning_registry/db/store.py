@@ -12,7 +12,7 @@ from tuning_registry.db import dialects, schema
 from tuning_registry.db.reading import Reading
 from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
 from tuning_registry.db.writing import Writing
-from tuning_registry.errors import DatabaseFault, RegistryError, SchemaFault
+from tuning_registry.errors import DatabaseError, SchemaError
 
 
 class Store:
@@ -31,8 +31,8 @@ class Store:
         """A consistent view of the database, which is neither created nor changed.
 
         Raises:
-            SchemaFault: There is no registry yet, or its schema is not this program's.
-            DatabaseFault: It cannot be opened or read.
+            SchemaError: There is no registry yet, or its schema is not this program's.
+            DatabaseError: It cannot be opened or read.
         """
         file = sqlite_file(self.url)
         if file is not None and not file.exists():
@@ -49,14 +49,11 @@ class Store:
         An empty database is created at the head revision first, under the same lock.
 
         Raises:
-            SchemaFault: The schema is not this program's.
-            BusyFault: Another process kept the lock.
-            DatabaseFault: It cannot be opened or written.
+            SchemaError: The schema is not this program's.
+            BusyError: Another process kept the lock.
+            DatabaseError: It cannot be opened or written.
         """
-        with self._translated():
-            file = sqlite_file(self.url)
-            if file is not None and (not file.exists() or file.stat().st_size == 0):
-                dialects.prepare_new_sqlite(file)
+        self._prepare_file()
         with self._connected(writable=True) as connection:
             dialects.begin_transaction(connection, writing=True)
             if find_revision(connection) is None:
@@ -73,15 +70,18 @@ class Store:
         with self._connected(writable=False) as connection:
             return find_revision(connection)
 
-    def absent(self) -> SchemaFault:
+    def absent(self) -> SchemaError:
         """The error for a database that nobody has created yet."""
-        return SchemaFault(f"{shown_url(self.url)}: there is no registry here yet; `registry ingest` creates it")
+        return SchemaError(f"{shown_url(self.url)}: there is no registry here yet; `registry ingest` creates it")
 
     @contextlib.contextmanager
-    def connected(self) -> Iterator[sa.Connection]:
-        """A writable connection for migrations, with errors translated."""
+    def migrating(self) -> Iterator[sa.Connection]:
+        """A connection that holds the write lock, at whatever revision; commits at the end."""
+        self._prepare_file()
         with self._connected(writable=True) as connection:
+            dialects.begin_transaction(connection, writing=True)
             yield connection
+            connection.commit()
 
     @contextlib.contextmanager
     def _connected(self, *, writable: bool) -> Iterator[sa.Connection]:
@@ -90,16 +90,24 @@ class Store:
             with engine.connect() as connection:
                 yield connection
 
+    def _prepare_file(self) -> None:
+        """Make the folder and file of a new SQLite database."""
+        file = sqlite_file(self.url)
+        if file is None:
+            return
+        try:
+            if not file.exists() or file.stat().st_size == 0:
+                with self._translated():
+                    dialects.prepare_new_sqlite(file)
+        except OSError as error:
+            raise DatabaseError(f"{shown_url(self.url)}: {error.strerror or error}") from error
+
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
             raise dialects.translate_error(error, self.url) from error
-        except OSError as error:
-            if isinstance(error, RegistryError):
-                raise
-            raise DatabaseFault(f"{shown_url(self.url)}: {error.strerror or error}") from error
 
     def _check_revision(self, connection: sa.Connection) -> None:
         found = find_revision(connection)
@@ -107,21 +115,21 @@ class Store:
         if found is None:
             raise self.absent()
         if found not in schema.REVISIONS:
-            raise SchemaFault(
+            raise SchemaError(
                 f"{where}: the schema is newer than this program (found {found}, know {schema.HEAD}); "
                 "upgrade the package: pip install -U tuning-registry"
             )
         if found != schema.HEAD:
-            raise SchemaFault(f"{where}: the schema is older ({found}); run: registry db upgrade")
+            raise SchemaError(f"{where}: the schema is older ({found}); run: registry db upgrade")
 
 
 def find_revision(connection: sa.Connection) -> str | None:
     """The revision in our version table; None without one."""
     if not sa.inspect(connection).has_table(schema.VERSION_TABLE):
         return None
-    rows = connection.execute(sa.text(f"SELECT version_num FROM {schema.VERSION_TABLE}")).scalars().all()
+    rows = connection.execute(sa.select(schema.version_table.c.version_num)).scalars().all()
     if len(rows) != 1:
-        raise SchemaFault(f"{schema.VERSION_TABLE} holds {len(rows)} revisions; expected one. Restore a backup.")
+        raise SchemaError(f"{schema.VERSION_TABLE} holds {len(rows)} revisions; expected one. Restore a backup.")
     return str(rows[0])
 
 
@@ -131,18 +139,11 @@ def create_schema(connection: sa.Connection) -> None:
     Equal to running all migrations (a test compares them), without the cost of importing Alembic.
 
     Raises:
-        SchemaFault: Somebody else's table has one of our names.
+        SchemaError: Somebody else's table has one of our names.
     """
     taken = set(sa.inspect(connection).get_table_names()) & set(schema.metadata.tables)
     if taken:
-        raise SchemaFault(f"the database already has a table {min(taken)!r} that is not ours; use another database")
+        raise SchemaError(f"the database already has a table {min(taken)!r} that is not ours; use another database")
     schema.metadata.create_all(connection, checkfirst=False)
-    connection.execute(
-        sa.text(
-            f"CREATE TABLE {schema.VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, "
-            f"CONSTRAINT {schema.VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
-        )
-    )
-    connection.execute(
-        sa.text(f"INSERT INTO {schema.VERSION_TABLE} (version_num) VALUES (:head)"), {"head": schema.HEAD}
-    )
+    schema.version_table.create(connection, checkfirst=False)
+    connection.execute(sa.insert(schema.version_table).values(version_num=schema.HEAD))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tuning_registry.errors import DatabaseFault
+from tuning_registry.errors import DatabaseError
 from tuning_registry.locations import DATABASE_VARIABLE, default_database
 
 IN_MEMORY = sa.URL.create("sqlite", database=":memory:")
@@ -25,23 +25,25 @@ def parse_url(text: str) -> sa.URL:
     `postgresql://` and `postgres://` both mean Postgres through psycopg 3.
 
     Raises:
-        DatabaseFault: Not a URL, or of another database. The text is not repeated: it may hold a password.
+        DatabaseError: Not a URL, or of another database. The text is not repeated: it may hold a password.
     """
     if "\0" in text:
-        raise DatabaseFault("the database URL holds a NUL character")
+        raise DatabaseError("the database URL holds a NUL character")
     if "://" not in text:
         return sa.URL.create("sqlite", database=text)
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError) as error:
-        raise DatabaseFault("not a database URL; expected sqlite:///FILE or postgresql://USER@HOST/NAME") from error
+        raise DatabaseError("not a database URL; expected sqlite:///FILE or postgresql://USER@HOST/NAME") from error
     if url.drivername in {"postgres", "postgresql", "postgresql+psycopg"}:
         return url.set(drivername="postgresql+psycopg")
     if url.drivername in {"sqlite", "sqlite+pysqlite"}:
         if url.host:
-            raise DatabaseFault(f"sqlite://{url.host}... names a host; a relative file has three slashes: sqlite:///FILE")
+            raise DatabaseError(
+                f"sqlite://{url.host}... names a host; a relative file has three slashes: sqlite:///FILE"
+            )
         return url.set(drivername="sqlite", database=url.database or ":memory:")
-    raise DatabaseFault(f"{url.drivername} is not supported; expected sqlite:///FILE or postgresql://USER@HOST/NAME")
+    raise DatabaseError(f"{url.drivername} is not supported; expected sqlite:///FILE or postgresql://USER@HOST/NAME")
 
 
 def is_in_memory(url: sa.URL) -> bool:

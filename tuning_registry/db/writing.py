@@ -41,10 +41,11 @@ class Writing(Reading):
         timings = [row for row in batch.timings if row[0] in ids]
         observations = [row for row in batch.observations if row[0] in ids]
         candidate_sets = [row for row in batch.candidate_sets if row[0] in ids]
-        used = sorted(
-            {entry for entry, _ in choices} | {row[1] for row in (*timings, *observations, *candidate_sets)}
-        )
-        entry_ids, new_entries = self._insert_entries(batch, used)
+        used = {entry for entry, _ in choices}
+        used.update(row[1] for row in timings)
+        used.update(row[1] for row in observations)
+        used.update(row[1] for row in candidate_sets)
+        entry_ids, new_entries = self._insert_entries(batch, sorted(used))
         config_ids = self._insert_configs(
             batch,
             {config for _, config in choices}
@@ -163,6 +164,7 @@ class Writing(Reading):
                 "multiprocessor_count": record.header.multiprocessor_count,
                 "source": record.header.source or "",
                 "ingested_at": now,
+                "superseded_at": schema.CURRENT,
             }
             for record in pending
         ]
@@ -182,7 +184,7 @@ class Writing(Reading):
         digests: dict[int, str] = {}
         for number in used:
             arch, kernel, key = batch.entries[number]
-            digest = digests[number] = text_digest("\0".join((arch, kernel, key)))
+            digest = digests[number] = text_digest(f"{arch}\0{kernel}\0{key}")
             rows[digest] = {"arch": arch, "kernel": kernel, "key": key,
                             "lookup_key": lookup_key(key), "module": top_module(kernel)}  # fmt: skip
         ids, new = self._insert_missing(schema.entries, rows)

@@ -12,9 +12,9 @@ from typing import Any
 from tuning_registry.canonical import parse_config
 from tuning_registry.db.reading import Row
 from tuning_registry.db.store import Store
-from tuning_registry.errors import SelectionFault, ValueFault
-from tuning_registry.packages import normal_distribution
+from tuning_registry.errors import FormatError, SelectionError
 from tuning_registry.operations.reports import Entry, check_packages, entries_of
+from tuning_registry.packages import normal_distribution
 from tuning_registry.selection import Selection
 from tuning_registry.table import table_bytes, table_payload
 
@@ -35,11 +35,11 @@ class Thresholds:
     min_agreement: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raises ValueFault outside the ranges."""
+        """Raises FormatError outside the ranges."""
         if self.min_votes < 1:
-            raise ValueFault(f"--min-votes is at least 1, found {self.min_votes}")
+            raise FormatError(f"--min-votes is at least 1, found {self.min_votes}")
         if not 0 <= self.min_agreement <= 1:
-            raise ValueFault(f"--min-agreement is a share from 0 to 1, found {self.min_agreement}")
+            raise FormatError(f"--min-agreement is a share from 0 to 1, found {self.min_agreement}")
 
     def accept(self, entry: Entry) -> bool:
         """Whether an entry has the support."""
@@ -82,11 +82,11 @@ def export_table(
         source: Text for the table's `source`; by default what the recordings say.
 
     Raises:
-        SelectionFault: Nobody recorded the architecture, or the votes are of several versions.
-        DatabaseFault: The database cannot be read.
+        SelectionError: Nobody recorded the architecture, or the votes are of several versions.
+        DatabaseError: The database cannot be read.
     """
     if selection.arch is None:
-        raise ValueFault("an export is of one architecture")
+        raise FormatError("an export is of one architecture")
     thresholds = thresholds or Thresholds()
     selection = selection.normalised()
     with store.reading() as reading:
@@ -100,7 +100,7 @@ def export_table(
     _refuse_mixed(entries)
     kept = [entry for entry in entries if thresholds.accept(entry)]
     if not kept:
-        raise SelectionFault(f"the thresholds leave none of the {len(entries)} entries; nothing is written")
+        raise SelectionError(f"the thresholds leave none of the {len(entries)} entries; nothing is written")
     kernels: dict[str, dict[str, Any]] = {}
     for entry in kept:
         kernels.setdefault(entry.kernel, {})[entry.key] = parse_config(entry.choices[0].config)
@@ -133,20 +133,22 @@ def only_arch(store: Store) -> str:
     """The one architecture that has votes.
 
     Raises:
-        SelectionFault: There are none, or several: then it must be named.
+        SelectionError: There are none, or several: then it must be named.
     """
     with store.reading() as reading:
         archs = sorted({row["arch"] for row in reading.archs_recorded(Selection())})
     if len(archs) != 1:
-        raise SelectionFault(f"the recordings hold votes on {', '.join(archs) or 'no architecture'}; choose with --arch")
-    return archs[0]
+        raise SelectionError(
+            f"the recordings hold votes on {', '.join(archs) or 'no architecture'}; choose with --arch"
+        )
+    return str(archs[0])
 
 
-def _nothing_recorded(selection: Selection, archs: Sequence[Row]) -> SelectionFault:
+def _nothing_recorded(selection: Selection, archs: Sequence[Row]) -> SelectionError:
     known = ", ".join(sorted({row["arch"] for row in archs})) or "none"
     if selection.arch in {row["arch"] for row in archs}:
-        return SelectionFault(f"no vote on {selection.arch} passes the filters; nothing is written")
-    return SelectionFault(f"no counting recording has votes on {selection.arch}; recorded archs: {known}")
+        return SelectionError(f"no vote on {selection.arch} passes the filters; nothing is written")
+    return SelectionError(f"no counting recording has votes on {selection.arch}; recorded archs: {known}")
 
 
 def _refuse_mixed(entries: Sequence[Entry]) -> None:
@@ -155,7 +157,7 @@ def _refuse_mixed(entries: Sequence[Entry]) -> None:
     One table stands for one version of each, so it is refused also when no single entry mixes them.
     """
     for what, name_of, flag in (
-        ("Triton", lambda e: "", "--triton V"),
+        ("Triton", lambda _: "", "--triton V"),
         ("package", lambda e: e.kernel.partition(".")[0], "--package NAME=V"),
     ):
         versions: dict[str, Counter[str]] = {}
@@ -169,7 +171,7 @@ def _refuse_mixed(entries: Sequence[Entry]) -> None:
                 + ", ".join(f"{version} ({count} votes)" for version, count in sorted(counted.items()))
                 for name, counted in sorted(mixed.items())[:_SHOWN]
             )
-            raise SelectionFault(
+            raise SelectionError(
                 f"the votes are of several {what} versions: {lists}. Choose with {flag} "
                 "(none: not stated), --run or --source; nothing is written"
             )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import glob
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,8 @@ from tuning_registry.db.batch import Batch, Pending
 from tuning_registry.db.reading import Row
 from tuning_registry.db.store import Store
 from tuning_registry.db.writing import Writing
-from tuning_registry.errors import ConflictFault, FileFault, RegistryError, SchemaFault, ValueFault, printable
+from tuning_registry.errors import ConflictError, FileError, FormatError, RegistryError, SchemaError, printable
+from tuning_registry.files import expand_glob
 from tuning_registry.quick_read import QuickReader
 from tuning_registry.recordings import rank_in_name
 from tuning_registry.records import Header, Recording
@@ -50,7 +50,7 @@ class IngestOptions:
     number_files: bool = False
 
     def __post_init__(self) -> None:
-        """Raises ValueFault for a value that no recording could state."""
+        """Raises FormatError for a value that no recording could state."""
         Header(run=self.run, rank=self.rank, triton=self.triton, packages=self.packages, source=self.source)
 
 
@@ -75,7 +75,7 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
     A folder stands for every `*.json` below it, hidden ones left out.
 
     Raises:
-        FileFault: A path does not exist, or names no file.
+        FileError: A path does not exist, or names no file.
     """
     found: dict[Path, None] = {}
     for given in map(str, paths):
@@ -83,13 +83,9 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
         if path.is_dir():
             below = [file for file in sorted(path.rglob("*.json")) if not _is_hidden(file, path) and file.is_file()]
             if not below:
-                raise FileFault(f"{printable(given)}: no .json file in this folder")
-        elif path.exists() or path.is_symlink() or not glob.has_magic(given):
-            below = [path]
+                raise FileError(f"{printable(given)}: no .json file in this folder")
         else:
-            below = [Path(match) for match in sorted(glob.glob(given, recursive=True))]
-            if not below:
-                raise FileFault(f"{printable(given)}: no file matches")
+            below = expand_glob(path)
         found.update(dict.fromkeys(below))
     return list({file.resolve(): file for file in reversed(found)}.values())[::-1]
 
@@ -116,14 +112,14 @@ def ingest(
         track: Wraps the list of files, to show progress.
 
     Raises:
-        FileFault, RecordingFault: A file cannot be read, or is no recording.
-        ConflictFault: A recording contradicts the options or the database.
-        DatabaseFault: The database cannot be written.
+        FileError, RecordingError: A file cannot be read, or is no recording.
+        ConflictError: A recording contradicts the options or the database.
+        DatabaseError: The database cannot be written.
     """
     options = options or IngestOptions()
     files = find_files(paths)
     if options.rank is not None and len(files) > 1:
-        raise ValueFault(f"--rank names one recording, but there are {len(files)} files")
+        raise FormatError(f"--rank names one recording, but there are {len(files)} files")
     report = IngestReport()
     batch = Batch()
     reader = QuickReader()
@@ -140,8 +136,8 @@ def add_to_batch(batch: Batch, recording: Recording, options: IngestOptions, rep
     """Complete a recording's header by options and file name, and put it into the batch.
 
     Raises:
-        ConflictFault: An option contradicts what the recording says.
-        RecordingFault: The recording is not accepted.
+        ConflictError: An option contradicts what the recording says.
+        RecordingError: The recording is not accepted.
     """
     header, is_named = _final_header(recording, options, len(batch.pending))
     batch.add(recording, header, is_named=is_named)
@@ -156,7 +152,7 @@ def write_batch(store: Store, batch: Batch, options: IngestOptions, report: Inge
     """Insert what is new of a batch in one transaction, and complete the report."""
     if not batch.pending:
         return
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
     with store.writing() as transaction:
         accepted, superseded = _sort_out(transaction, batch.pending, options, report)
         transaction.supersede(superseded, now)
@@ -177,23 +173,23 @@ def _final_header(recording: Recording, options: IngestOptions, position: int) -
     for name in ("run", "rank", "triton", "source"):
         asked, says = getattr(options, name), getattr(stated, name)
         if asked is not None and says is not None and says != asked:
-            raise ConflictFault(f"{_shown(file)}: --{name} {asked!r}, but the recording says {says!r}")
+            raise ConflictError(f"{_shown(file)}: --{name} {asked!r}, but the recording says {says!r}")
         changes[name] = says if says is not None else asked
     for package, version in options.packages.items():
         says = header.packages.get(package, version)
         if says != version:
-            raise ConflictFault(f"{_shown(file)}: --package {package}={version}, but the recording says {says!r}")
+            raise ConflictError(f"{_shown(file)}: --package {package}={version}, but the recording says {says!r}")
     changes["packages"] = {**options.packages, **header.packages}
     if changes["rank"] is None and options.number_files:
         changes["rank"] = position
     if changes["rank"] is None:
-        raise ValueFault(f"{_shown(file)}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
+        raise FormatError(f"{_shown(file)}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
     is_named = changes["run"] is not None
     if not is_named:
         changes["run"] = f"{prefix}@{_folder_digest(file)}"
     run = str(changes["run"])
     if len(check_text(run, ("run",)).encode()) > MAX_RUN_BYTES:
-        raise ValueFault(f"{_shown(file)}: the run's name is longer than {MAX_RUN_BYTES} bytes")
+        raise FormatError(f"{_shown(file)}: the run's name is longer than {MAX_RUN_BYTES} bytes")
     return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
 
 
@@ -244,7 +240,7 @@ def _sort_out(
 def _check_twin(record: Pending, other: Pending) -> None:
     if (record.votes_digest, record.timings_digest) != (other.votes_digest, other.timings_digest):
         run, rank = record.identity
-        raise ConflictFault(
+        raise ConflictError(
             f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is also in {_shown(other.file)}, "
             "with other content; ingest them as runs of their own (--run)"
         )
@@ -262,11 +258,11 @@ def _is_same(record: Pending, old: Row) -> bool:
     )
 
 
-def _other_content(record: Pending, old: Row) -> ConflictFault:
+def _other_content(record: Pending, old: Row) -> ConflictError:
     run, rank = record.identity
     same_votes = record.votes_digest == old["votes_digest"]
     what = "the same votes under other versions or source" if same_votes else "other content"
-    return ConflictFault(
+    return ConflictError(
         f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is there already, with {what}; "
         "--replace supersedes it, --run gives this one a run of its own"
     )
@@ -280,7 +276,7 @@ def _check_copy(record: Pending, copies: dict[tuple[str, int], list[str]]) -> No
     others = copies.setdefault((record.votes_digest, rank), [])
     other = next((name for name in others if name != run), None)
     if other is not None:
-        raise ConflictFault(
+        raise ConflictError(
             f"{_shown(record.file)}: rank {rank} of {printable(other)!r} has exactly this content: probably a copy; "
             "if it is another run, name it with --run"
         )
@@ -288,7 +284,7 @@ def _check_copy(record: Pending, copies: dict[tuple[str, int], list[str]]) -> No
 
 
 def _refuse(error: RegistryError, options: IngestOptions, report: IngestReport) -> None:
-    if not options.keep_going or isinstance(error, SchemaFault):
+    if not options.keep_going or isinstance(error, SchemaError):
         raise error
     report.skipped.append(error)
 

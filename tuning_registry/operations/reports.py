@@ -11,9 +11,8 @@ from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.schema import HEAD
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
-from tuning_registry.errors import SelectionFault
+from tuning_registry.errors import SelectionError
 from tuning_registry.selection import Selection
-
 
 # {(shape, config id): {run: ranks}}
 Voters = Mapping[tuple[Any, ...], Mapping[str, Sequence[int]]]
@@ -77,8 +76,8 @@ def find_winners(store: Store, selection: Selection) -> list[Entry]:
     """The elected config of every entry, per version group, sorted by arch, kernel and key.
 
     Raises:
-        SelectionFault: A package filter names a distribution that owns no recorded kernel.
-        DatabaseFault: The database cannot be read.
+        SelectionError: A package filter names a distribution that owns no recorded kernel.
+        DatabaseError: The database cannot be read.
     """
     selection = selection.normalised()
     with store.reading() as reading:
@@ -92,7 +91,7 @@ def find_disagreements(store: Store, selection: Selection) -> list[Entry]:
     A rank that never ran a key has no vote on it: absence is no disagreement.
 
     Raises:
-        SelectionFault, DatabaseFault: As for `find_winners`.
+        SelectionError, DatabaseError: As for `find_winners`.
     """
     selection = selection.normalised()
     with store.reading() as reading:
@@ -122,7 +121,7 @@ def check_packages(reading: Reading, selection: Selection) -> None:
     for name in selection.packages:
         if name not in known:
             shown = ", ".join(known) or "none"
-            raise SelectionFault(f"no recorded kernel belongs to a package {name!r}; packages with kernels: {shown}")
+            raise SelectionError(f"no recorded kernel belongs to a package {name!r}; packages with kernels: {shown}")
 
 
 def _shape(row: Row) -> tuple[str, ...]:
@@ -197,7 +196,7 @@ def list_runs(store: Store) -> list[Run]:
     """Every run, newest first.
 
     Raises:
-        DatabaseFault: The database cannot be read.
+        DatabaseError: The database cannot be read.
     """
     with store.reading() as reading:
         rows, arch_rows = reading.all_runs(), reading.all_archs()
@@ -215,9 +214,7 @@ def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> R
         return tuple(sorted({row[column] for row in members} - {None, ""}))
 
     counted = [row for member in members for row in archs.get(member["id"], [])]
-    packages = {
-        f"{package} {version}" for row in members for package, version in json.loads(row["packages"]).items()
-    }
+    packages = {f"{package} {version}" for row in members for package, version in json.loads(row["packages"]).items()}
     return Run(
         name=name,
         ranks=tuple(sorted(row["rank"] for row in members)),
@@ -241,15 +238,15 @@ def set_withdrawn(store: Store, run: str, withdrawn_at: str | None) -> bool:
         Whether this changed anything.
 
     Raises:
-        SelectionFault: There is no such run.
-        DatabaseFault: The database cannot be written.
+        SelectionError: There is no such run.
+        DatabaseError: The database cannot be written.
     """
     if store.revision() is None:
         raise store.absent()
     with store.writing() as transaction:
         found = transaction.runs_by_name([run]).get(run)
         if found is None:
-            raise SelectionFault(f"no run {run!r}; registry runs lists them")
+            raise SelectionError(f"no run {run!r}; registry runs lists them")
         if bool(found["withdrawn_at"]) == bool(withdrawn_at):
             return False
         transaction.set_withdrawn(run, withdrawn_at)
