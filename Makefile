@@ -8,7 +8,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench tables clean
 
 # One stamp a set of packages; `pip install --group` needs pip 25.1.
 $(VENV)/.base: pyproject.toml
@@ -39,6 +39,13 @@ check: $(VENV)/.check
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/bench_ingest.py $(ARGS)
+
+# The table that ships with the package, made by the pipeline itself from the recordings in examples/.
+tables: $(VENV)/.base
+	rm -f build/tables.db && mkdir -p build
+	$(BIN)/registry --db build/tables.db ingest examples/h200 --run h200-2026-07 --triton 3.6.0 \
+		--package flash-linear-attention=0.6.0 --source 'eight ranks on two NVIDIA H200s'
+	$(BIN)/registry --db build/tables.db export --arch sm90 -o tuning_registry/tables/sm90.json
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
