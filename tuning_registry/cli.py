@@ -70,17 +70,17 @@ Db = Annotated[
     typer.Option(
         "--db",
         metavar="URL",
-        help="SQLite file or database URL.  [default: $TUNING_REGISTRY_DB, else a file of this user]",
+        help="SQLite file or database URL; else $TUNING_REGISTRY_DB, else a file of this user.",
         show_default=False,
     ),
 ]
 Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Recordings: files, folders or quoted globs.")]
-ArchFilter = Annotated[str | None, typer.Option("--arch", help="Only this architecture (sm90, gfx942, ...).")]
+ArchFilter = Annotated[str | None, typer.Option("--arch", metavar="ARCH", help="Only this architecture: sm90, gfx942, ...")]
 KernelFilter = Annotated[
-    str | None, typer.Option("--kernel", help="Only this kernel: qualified name, or function name in any module.")
+    str | None, typer.Option("--kernel", metavar="NAME", help="Only this kernel: qualified name, or function name.")
 ]
-RunFilter = Annotated[list[str] | None, typer.Option("--run", help="Only this run; may be repeated.")]
-SourceFilter = Annotated[str | None, typer.Option("--source", help="Only recordings with this source text.")]
+RunFilter = Annotated[list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.")]
+SourceFilter = Annotated[str | None, typer.Option("--source", metavar="TEXT", help="Only recordings with this source text.")]
 TritonFilter = Annotated[
     str | None, typer.Option("--triton", metavar="V", help="Only this Triton version (none: not stated).")
 ]
@@ -175,11 +175,11 @@ def _count(number: int, noun: str) -> str:
 def ingest(
     ctx: typer.Context,
     paths: Paths,
-    run: Annotated[str | None, typer.Option(help="Name of the run, where a recording does not state it.")] = None,
-    rank: Annotated[int | None, typer.Option(min=0, help="Rank, for one file that does not state it.")] = None,
+    run: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run, where not stated.")] = None,
+    rank: Annotated[int | None, typer.Option(metavar="N", help="Rank, for one file that does not state it.")] = None,
     triton: StatedTriton = None,
     package: StatedPackages = None,
-    source: Annotated[str | None, typer.Option(help="Where the recordings come from: free text.")] = None,
+    source: Annotated[str | None, typer.Option(metavar="TEXT", help="Where the recordings come from.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Supersede other content of the same rank.")] = False,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Skip what cannot be taken, name it, and exit 1.")
@@ -271,7 +271,7 @@ def disagreements(
 @app.command()
 def export(
     ctx: typer.Context,
-    arch: Annotated[str, typer.Option("--arch", help="Architecture of the table.")],
+    arch: Annotated[str, typer.Option("--arch", metavar="ARCH", help="Architecture of the table.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; - or nothing: stdout.")
     ] = None,
@@ -279,8 +279,8 @@ def export(
     source: SourceFilter = None,
     triton: TritonFilter = None,
     package: PackageFilter = None,
-    min_votes: Annotated[int, typer.Option(help="Leave out entries with fewer votes.")] = 1,
-    min_agreement: Annotated[float, typer.Option(help="Leave out entries whose winner has a smaller share.")] = 0.0,
+    min_votes: Annotated[int, typer.Option(metavar="N", help="Leave out entries with fewer votes.")] = 1,
+    min_agreement: Annotated[float, typer.Option(metavar="SHARE", help="Leave out entries whose winner has a smaller share, 0 to 1.")] = 0.0,
     db: Db = None,
 ) -> None:
     """Write the canonical table of one architecture: the majority's config for every entry."""
@@ -292,6 +292,8 @@ def export(
 
 
 def _write_export(made: Export, output: Path | None) -> None:
+    from tuning_registry.operations.export import UNKNOWN_DEVICE
+
     if output is None or str(output) == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(made.data)
@@ -300,11 +302,12 @@ def _write_export(made: Export, output: Path | None) -> None:
         write_atomically(output, made.data)
     where = "stdout" if output is None or str(output) == "-" else printable(str(output))
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
+    on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
     _say(
         f"wrote {_count(made.entries, 'entry')} to {where}: {made.disagreements:,} had disagreement "
         f"({made.ties:,} decided by tie-break), {made.dropped:,} dropped by thresholds"
     )
-    _say(f"from {_count(made.payload['tuning_registry']['recordings'], 'recording')} on {devices}; "
+    _say(f"from {_count(made.payload['tuning_registry']['recordings'], 'recording')}{on}; "
          f"digest {made.payload['tuning_registry']['digest'][:16]}")  # fmt: skip
 
 
@@ -386,8 +389,8 @@ def path(ctx: typer.Context, db: Db = None) -> None:
 def merge(
     paths: Paths,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to; - for stdout.")],
-    arch: Annotated[str | None, typer.Option(help="Architecture, if the files hold several.")] = None,
-    source: Annotated[str, typer.Option(help="Text for the table's source.")] = "",
+    arch: Annotated[str | None, typer.Option(metavar="ARCH", help="Architecture, if the files hold several.")] = None,
+    source: Annotated[str, typer.Option(metavar="TEXT", help="Text for the table's source.")] = "",
     triton: StatedTriton = None,
 ) -> None:
     """Merge recordings into a table in one go, without a database file."""

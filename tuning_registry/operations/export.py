@@ -19,6 +19,7 @@ from tuning_registry.selection import Selection
 from tuning_registry.table import table_bytes, table_payload
 
 POLICY = "majority"
+UNKNOWN_DEVICE = "unknown device"
 _SHOWN = 5  # mixed entries named in an error
 
 
@@ -191,6 +192,6 @@ def _common_packages(used: Sequence[Row], kept: Sequence[Entry]) -> dict[str, st
 
 def _device(row: Row) -> str:
     if not row["device_name"]:
-        return "unknown device"
+        return UNKNOWN_DEVICE
     count = row["multiprocessor_count"]
     return f"{row['device_name']} ({count} multiprocessors)" if count else str(row["device_name"])
