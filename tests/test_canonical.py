@@ -130,9 +130,12 @@ def test_only_canonical_text_is_parsed(text: str) -> None:
 def test_integers_of_any_length_are_exact(digits: str) -> None:
     value = parse_integer(digits)
     assert dump_json({"n": [value, "x"]}, indent=1) == '{\n "n": [\n  ' + digits + ',\n  "x"\n ]\n}'
-    assert value % 1_000_003 == sum(
-        int(digit) * pow(10, place, 1_000_003) for place, digit in enumerate(reversed(digits.lstrip("-")))
-    ) * (-1 if digits.startswith("-") else 1) % 1_000_003
+    assert (
+        value % 1_000_003
+        == sum(int(digit) * pow(10, place, 1_000_003) for place, digit in enumerate(reversed(digits.lstrip("-"))))
+        * (-1 if digits.startswith("-") else 1)
+        % 1_000_003
+    )
 
 
 def test_live_configs_are_read_field_by_field() -> None:

@@ -133,7 +133,13 @@ def test_exit_code_is_a_gate(cli: Cli, tmp_path: Path, command: str, split: int,
 
 
 def test_usage_errors_exit_2(sqlite_cli: Cli) -> None:
-    for arguments in (("export",), ("nonsense",), ("winners", "--format", "xml"), ("ingest",), ("ingest", "x", "--rank", "a")):
+    for arguments in (
+        ("export",),
+        ("nonsense",),
+        ("winners", "--format", "xml"),
+        ("ingest",),
+        ("ingest", "x", "--rank", "a"),
+    ):
         assert sqlite_cli(*arguments).exit_code == 2, arguments
 
 

@@ -202,7 +202,7 @@ def test_names_with_wildcards_are_compared_as_they_are(store: Store, tmp_path: P
 
 def test_entries_come_in_byte_order(store: Store, tmp_path: Path) -> None:
     keys = ["head=1|x", "head=128|x", "head=16|x", "_a", "B", "a", "É", "é", "Z"]
-    write_recording(tmp_path / "rec.rank0.json", {"sm90": {"k": {key: A for key in keys}}})
+    write_recording(tmp_path / "rec.rank0.json", {"sm90": {"k": dict.fromkeys(keys, A)}})
     take(store, tmp_path)
     assert [entry.key for entry in find_winners(store, Selection())] == sorted(keys)
 
@@ -226,7 +226,7 @@ def test_nul_and_surrogates_never_reach_the_database(store: Store, tmp_path: Pat
     (path,) = write_ranks(tmp_path, [A])
     for text in ("a\0b", "a\udcffb"):
         with pytest.raises(FormatError, match="NUL|surrogate"):
-            take(store, path, **{"run": "demo", name: text})  # type: ignore[arg-type]
+            take(store, path, **{"run": "demo", name: text})
     assert store.revision() is None
 
 

@@ -87,7 +87,9 @@ def test_keys_meet_exactly_when_a_dict_cannot_tell_their_values_apart(one: objec
 
 
 def test_spellings_of_one_value_meet_and_others_do_not() -> None:
-    spelt = [format_key([("M", value)], ["torch.bfloat16"]) for value in (True, 1, 1.0, "1", None, "True", 0, False, -0.0)]
+    spelt = [
+        format_key([("M", value)], ["torch.bfloat16"]) for value in (True, 1, 1.0, "1", None, "True", 0, False, -0.0)
+    ]
     assert [lookup_key(key).split("|")[0] for key in spelt] == [
         "M=1", "M=1", "M=1", "M=\\1", "M=None", "M=\\True", "M=0", "M=0", "M=0",
     ]  # fmt: skip

@@ -50,7 +50,9 @@ def test_the_readme_tells_the_truth(tmp_path: Path, shell: dict[str, str]) -> No
                     stderr=subprocess.STDOUT, check=False,
                 )  # fmt: skip
                 assert done.returncode == 0, (command, done.stdout)
-                assert checker.check_output(expected, done.stdout, flags), f"{command}\n{done.stdout}\nexpected:\n{expected}"
+                assert checker.check_output(expected, done.stdout, flags), (
+                    f"{command}\n{done.stdout}\nexpected:\n{expected}"
+                )
                 ran += 1
     assert ran >= 10
     python = "".join(block for kind, block in BLOCK.findall(README) if kind == "python")

@@ -117,7 +117,10 @@ def test_every_kind_that_is_read(tmp_path: Path) -> None:
         ({"device": {"nam": "x"}}, "at device: expected an object with name"),
         ({"extra": 1}, "at extra: unknown field of a version 1 recording"),
         ({"votes": {"sm90": {"k": {"M=1": {}}}}}, "at votes/sm90/k/M=1/"),
-        ({"timings": {"sm90": {"k": {"M=1": [[FULL, [1, 2]]]}}}}, "at timings/sm90/k/M=1/0: expected .*found 2 numbers"),
+        (
+            {"timings": {"sm90": {"k": {"M=1": [[FULL, [1, 2]]]}}}},
+            "at timings/sm90/k/M=1/0: expected .*found 2 numbers",
+        ),
         ({"timings": {"sm90": {"k": {"M=1": [[FULL, [1, -2, 3]]]}}}}, "expected milliseconds"),
         ({"timings": {"sm90": {"k": {"M=1": [[FULL, None], [FULL, None]]}}}}, "one candidate is timed twice"),
         ({"observations": {"sm90": {"k": {"M=2": {"config": None}}}}}, "expected an object with config and reason"),
@@ -132,7 +135,9 @@ def test_version_1_headers_are_checked(change: dict[str, Any], message: str) -> 
 
 def test_failed_candidates_have_no_times() -> None:
     b, c = config(B=1), config(B=2)
-    document = version_1({}, timings={"sm90": {"k": {"M=1": [[FULL, [0.2, 0.1, 0.3]], [b, None], [c, [float("inf")] * 3]]}}})
+    document = version_1(
+        {}, timings={"sm90": {"k": {"M=1": [[FULL, [0.2, 0.1, 0.3]], [b, None], [c, [float("inf")] * 3]]}}}
+    )
     timings = parse_recording(json.dumps(document).encode(), "r.json").timings["sm90"]["k"]["M=1"]
     assert [(t.median_ms, t.p20_ms, t.p80_ms) for t in timings] == [(0.2, 0.1, 0.3), (None,) * 3, (None,) * 3]
 
@@ -157,7 +162,9 @@ def test_the_quick_road_reads_the_real_recordings_alike() -> None:
 
 
 names = texts | st.sampled_from(["k", "sm90", "M=1", "M=True", "a:b", "*"])
-documents = st.dictionaries(names, st.dictionaries(names, st.dictionaries(names, configs, max_size=3), max_size=3), max_size=3)
+documents = st.dictionaries(
+    names, st.dictionaries(names, st.dictionaries(names, configs, max_size=3), max_size=3), max_size=3
+)
 
 
 @given(documents, st.sampled_from([None, 1]), st.booleans(), st.data())
@@ -167,7 +174,11 @@ def test_the_quick_road_never_differs_from_the_strict_one(
     text = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode()
     for _ in range(data.draw(st.integers(0, 2))):  # damage it
         position = data.draw(st.integers(0, len(text)))
-        text = text[:position] + data.draw(st.sampled_from([b"", b'"', b":", b"}", b"{", b"1", b"\\", b"\x00", b",", b"NaN"])) + text[position + data.draw(st.integers(0, 2)) :]
+        text = (
+            text[:position]
+            + data.draw(st.sampled_from([b"", b'"', b":", b"}", b"{", b"1", b"\\", b"\x00", b",", b"NaN"]))
+            + text[position + data.draw(st.integers(0, 2)) :]
+        )
     quick = QuickReader()._read_seed(text)
     if quick is not None:
         assert quick == parse_recording(text, "r.json").votes

@@ -235,7 +235,7 @@ def test_every_shipped_entry_finds_its_candidate() -> None:
 
 
 def test_user_folder_is_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tuning_registry.locations as locations
+    from tuning_registry import locations
 
     with_library = locations.user_folder()
     monkeypatch.setattr(locations, "user_data_path", None)

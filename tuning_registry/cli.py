@@ -75,12 +75,16 @@ Db = Annotated[
     ),
 ]
 Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Recordings: files, folders or quoted globs.")]
-ArchFilter = Annotated[str | None, typer.Option("--arch", metavar="ARCH", help="Only this architecture: sm90, gfx942, ...")]
+ArchFilter = Annotated[
+    str | None, typer.Option("--arch", metavar="ARCH", help="Only this architecture: sm90, gfx942, ...")
+]
 KernelFilter = Annotated[
     str | None, typer.Option("--kernel", metavar="NAME", help="Only this kernel: qualified name, or function name.")
 ]
 RunFilter = Annotated[list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.")]
-SourceFilter = Annotated[str | None, typer.Option("--source", metavar="TEXT", help="Only recordings with this source text.")]
+SourceFilter = Annotated[
+    str | None, typer.Option("--source", metavar="TEXT", help="Only recordings with this source text.")
+]
 TritonFilter = Annotated[
     str | None, typer.Option("--triton", metavar="V", help="Only this Triton version (none: not stated).")
 ]
@@ -280,7 +284,9 @@ def export(
     triton: TritonFilter = None,
     package: PackageFilter = None,
     min_votes: Annotated[int, typer.Option(metavar="N", help="Leave out entries with fewer votes.")] = 1,
-    min_agreement: Annotated[float, typer.Option(metavar="SHARE", help="Leave out entries whose winner has a smaller share, 0 to 1.")] = 0.0,
+    min_agreement: Annotated[
+        float, typer.Option(metavar="SHARE", help="Leave out entries whose winner has a smaller share, 0 to 1.")
+    ] = 0.0,
     db: Db = None,
 ) -> None:
     """Write the canonical table of one architecture: the majority's config for every entry."""
