@@ -43,7 +43,7 @@ def test_real_recordings_give_the_independent_majority(store: Store) -> None:
     made = export_table(store, Selection(arch="sm90"))
     assert made.payload["kernels"] == merge_records(REAL)["sm90"]
     assert (made.entries, made.disagreements, made.dropped) == (45, 12, 0)
-    assert len(find_disagreements(store, Selection())) == 12
+    assert len(find_disagreements(store, Selection())[0]) == 12
     assert made.payload["tuning_registry"]["weakest_agreement"] == [3, 8]
     assert made.payload["triton"] == "3.6.0"
 
@@ -122,7 +122,7 @@ def test_empty_recordings_are_ranks_without_votes(store: Store, tmp_path: Path) 
 @pytest.mark.parametrize("order", [1, -1])
 def test_an_exact_tie_goes_to_the_smallest_text(store: Store, tmp_path: Path, order: int) -> None:
     take(store, *write_ranks(tmp_path, [A, B] * 4)[::order])
-    (split,) = find_disagreements(store, Selection())
+    ((split,), _) = find_disagreements(store, Selection())
     assert split.is_tie
     assert [choice.count for choice in split.choices] == [4, 4]
     # "B": 16 sorts before "B": 8 as text, not as a number.
@@ -144,7 +144,7 @@ def test_absence_is_not_disagreement(store: Store, tmp_path: Path) -> None:
         kernels = {} if rank == 8 else ({"A": {"M=1": A}, "B": {"M=1": A}} if rank < 4 else {"C": {"M=1": B}})
         write_recording(tmp_path / f"rec.rank{rank}.json", {"sm90": kernels} if kernels else {})
     take(store, tmp_path)
-    assert find_disagreements(store, Selection()) == []
+    assert find_disagreements(store, Selection())[0] == []
     assert {entry.kernel: entry.votes for entry in find_winners(store, Selection())} == {"A": 4, "B": 4, "C": 4}
 
 
@@ -167,7 +167,7 @@ def test_fields_at_their_default_and_absent_vote_together(store: Store, tmp_path
     legacy = {**plain, "num_buffers_warp_spec": 0, "num_consumer_groups": 0, "pre_hook": None}
     other_order = {"num_stages": 3, "num_warps": 4, "kwargs": {"A": 1, "B": 64}, "maxnreg": None}
     take(store, *write_ranks(tmp_path, [plain, legacy, other_order, B]))
-    assert [choice.count for choice in find_disagreements(store, Selection())[0].choices] == [3, 1]
+    assert [choice.count for choice in find_disagreements(store, Selection())[0][0].choices] == [3, 1]
 
 
 def test_archs_meet_in_their_normal_form(store: Store, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_version_groups_never_mix_silently(store: Store, tmp_path: Path) -> None
     take(store, *write_ranks(tmp_path / "new", [B] * 5, "pkg.k"), run="new", triton="3.9.0")
     take(store, *write_ranks(tmp_path / "none", [A] * 2, "pkg.k"), run="none")
     assert [(e.triton, e.votes) for e in find_winners(store, Selection())] == [("", 2), ("3.5.1", 4), ("3.9.0", 5)]
-    assert find_disagreements(store, Selection()) == []  # each group agrees with itself
+    assert find_disagreements(store, Selection())[0] == []  # each group agrees with itself
     with pytest.raises(SelectionError, match=r"3\.5\.1 \(4 votes\), 3\.9\.0 \(5 votes\), none \(2 votes\)"):
         export_table(store, Selection(arch="sm90"))
     made = export_table(store, Selection(arch="sm90", triton="3.9.0"))

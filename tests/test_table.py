@@ -195,7 +195,7 @@ def test_what_cannot_be_used_is_skipped_with_a_warning(tmp_path: Path, caplog: p
     assert load("sm_90", folders).provenance["file"] == str(folders[5] / "sm90.json")
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warned) == 5
-    for words in ("is for sm103, not sm90", "not a per-arch table", "cut off", "No such file", "Is a directory"):
+    for words in ("is for sm103, not sm90", "not a per-arch table", "cut off", "No such file", "not a regular file"):
         assert any(words in line for line in warned), (words, warned)
 
 

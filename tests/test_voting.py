@@ -103,7 +103,7 @@ def test_sql_and_functions_elect_alike_whatever_the_order(
         selection = Selection(runs=(run,))
         found = [
             (e.arch, e.kernel, e.key, tuple((c.config, c.count) for c in e.choices))
-            for e in find_disagreements(store, selection)
+            for e in find_disagreements(store, selection)[0]
         ]
         assert found == [(s.arch, s.kernel, s.key, s.votes) for s in splits]
         for arch, table in expected.items():

@@ -260,12 +260,11 @@ def disagreements(
     db: Db = None,
 ) -> None:
     """Show entries for which ranks chose more than one config, and who chose what."""
-    from tuning_registry.operations.reports import count_entries, find_disagreements
+    from tuning_registry.operations.reports import find_disagreements
 
     store = _open_store(ctx, db)
     selection = _selection(arch, kernel, run, source, triton, package)
-    found = find_disagreements(store, selection)
-    total = count_entries(store, selection)
+    found, total = find_disagreements(store, selection)
     typer.echo(render_disagreements(found, style), nl=False)
     _say(f"{len(found):,} of {_count(total, 'entry')} disagree" if total else "no vote matches")
     if exit_code and (found or not total):
@@ -413,10 +412,10 @@ def merge(
 def report(paths: Paths, style: FormatOption = Format.table) -> None:
     """Report the disagreements among recordings in one go, without a database file."""
     from tuning_registry.operations.merge import ingest_in_memory
-    from tuning_registry.operations.reports import count_entries, find_disagreements
+    from tuning_registry.operations.reports import find_disagreements
 
     store = ingest_in_memory(paths, track=_track)
-    found, total = find_disagreements(store, Selection()), count_entries(store, Selection())
+    found, total = find_disagreements(store, Selection())
     typer.echo(render_disagreements(found, style), nl=False)
     _say(f"{len(found):,} of {_count(total, 'entry')} disagree" if total else "the files hold no vote")
 

@@ -24,9 +24,11 @@ def read_bytes(path: Path) -> bytes:
         FileError: Missing, unreadable, or not a regular file (a FIFO would hang, a device never end).
     """
     try:
-        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise FileError(f"{printable(str(path))}: not a regular file")
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise FileError(f"{printable(str(path))}: not a regular file")
+        with open(handle, "rb") as file:
             return file.read().removeprefix(_BOM)
     except FileError:
         raise

@@ -192,28 +192,19 @@ def winners(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
     return query.where(query.selected_columns.place == 1)
 
 
-def disagreements(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
-    """For which entries did ranks choose more than one config? `choices` of those entries."""
-    query = choices(selection, environment_ids)
-    return query.where(query.selected_columns.choices > 1)
+def shapes_of_entries(selection: Selection) -> sa.Select[Any]:
+    """Which shape is each entry a spelling of, and whose module is its kernel's?"""
+    query = sa.select(entries.c.id, entries.c.arch, entries.c.kernel, entries.c.lookup_key, entries.c.module)
+    chosen = entries_chosen(selection)
+    return query if chosen is None else query.where(entries.c.id.in_(chosen))
 
 
-def shapes(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
-    """Which shape and version group does an entry belong to in each environment that voted on it?"""
-    counted = tally(selection, environment_ids)
+def version_groups() -> sa.Select[Any]:
+    """Which versions does each environment stand for, by the module that a distribution owns there?"""
     owner = environment_modules
-    return (
-        sa.select(
-            counted.c.entry_id,
-            counted.c.environment_id,
-            entries.c.arch,
-            entries.c.kernel,
-            entries.c.lookup_key,
-            *_group_columns(owner),
-        )
-        .select_from(_with_owner(counted, owner))
-        .distinct()
-    )
+    return sa.select(
+        environments.c.id, environments.c.triton, owner.c.module, owner.c.package, owner.c.version
+    ).outerjoin_from(environments, owner, owner.c.environment_id == environments.c.id)
 
 
 def who_voted(selection: Selection, entry_ids: Iterable[int]) -> sa.Select[Any]:

@@ -35,17 +35,24 @@ class Reading:
         """See `queries.winners`."""
         return self._rows(queries.winners(selection, self.environments_that_count(selection)))
 
-    def disagreements(self, selection: Selection) -> list[Row]:
-        """See `queries.disagreements`."""
-        return self._rows(queries.disagreements(selection, self.environments_that_count(selection)))
+    def choices(self, selection: Selection) -> list[Row]:
+        """See `queries.choices`."""
+        return self._rows(queries.choices(selection, self.environments_that_count(selection)))
 
-    def shapes(self, selection: Selection) -> list[Row]:
-        """See `queries.shapes`."""
-        return self._rows(queries.shapes(selection, self.environments_that_count(selection)))
+    def shapes_of_entries(self, selection: Selection) -> list[Row]:
+        """See `queries.shapes_of_entries`."""
+        return self._rows(queries.shapes_of_entries(selection))
 
-    def who_voted(self, selection: Selection, entry_ids: Sequence[int]) -> Iterator[Row]:
-        """See `queries.who_voted`; in chunks of entries."""
-        yield from self._chunked(lambda ids: queries.who_voted(selection, ids), entry_ids)
+    def version_groups(self) -> list[Row]:
+        """See `queries.version_groups`."""
+        return self._rows(queries.version_groups())
+
+    def who_voted(self, selection: Selection, entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int, str, int]]:
+        """`(entry id, config id, environment id, run, rank)` of every vote on these entries."""
+        for start in range(0, len(entry_ids), CHUNK):
+            query = queries.who_voted(selection, entry_ids[start : start + CHUNK])
+            for row in self.connection.execute(query):
+                yield tuple(row)
 
     def recording_facts(self, selection: Selection) -> list[Row]:
         """See `queries.recording_facts`."""

@@ -95,9 +95,9 @@ def export_table(
         entries = entries_of(reading.winners(selection))
         facts = {row["id"]: row for row in reading.recording_facts(selection)}
         archs = reading.archs_recorded(selection)
+        if not entries:
+            raise _nothing_recorded(selection, reading.archs_recorded(Selection()))
     used = [facts[row["recording_id"]] for row in archs if row["arch"] == selection.arch]
-    if not entries:
-        raise _nothing_recorded(selection, archs)
     _refuse_mixed(entries)
     kept = [entry for entry in entries if thresholds.accept(entry)]
     if not kept:
@@ -146,10 +146,11 @@ def only_arch(store: Store) -> str:
 
 
 def _nothing_recorded(selection: Selection, archs: Sequence[Row]) -> SelectionError:
-    known = ", ".join(sorted({row["arch"] for row in archs})) or "none"
-    if selection.arch in {row["arch"] for row in archs}:
-        return SelectionError(f"no vote on {selection.arch} passes the filters; nothing is written")
-    return SelectionError(f"no counting recording has votes on {selection.arch}; recorded archs: {known}")
+    known = sorted({row["arch"] for row in archs})
+    if selection.arch in known:
+        return SelectionError(f"no vote on {selection.arch} passes the filters; registry runs lists what is there")
+    shown = ", ".join(known) or "none (registry runs lists withdrawn runs, too)"
+    return SelectionError(f"no counting recording has votes on {selection.arch}; recorded archs: {shown}")
 
 
 def _refuse_mixed(entries: Sequence[Entry]) -> None:

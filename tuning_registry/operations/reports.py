@@ -85,10 +85,13 @@ def find_winners(store: Store, selection: Selection) -> list[Entry]:
         return entries_of(reading.winners(selection))
 
 
-def find_disagreements(store: Store, selection: Selection) -> list[Entry]:
+def find_disagreements(store: Store, selection: Selection) -> tuple[list[Entry], int]:
     """Entries for which ranks of one version group chose more than one config, with who chose what.
 
     A rank that never ran a key has no vote on it: absence is no disagreement.
+
+    Returns:
+        The entries, and the number of all entries that have votes: what they are out of.
 
     Raises:
         SelectionError, DatabaseError: As for `find_winners`.
@@ -96,9 +99,10 @@ def find_disagreements(store: Store, selection: Selection) -> list[Entry]:
     selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
-        rows = reading.disagreements(selection)
-        voters = _voters(reading, selection, rows) if rows else {}
-    return entries_of(rows, voters)
+        rows = reading.choices(selection)
+        split = [row for row in rows if row["choices"] > 1]
+        voters = _voters(reading, selection, split) if split else {}
+    return entries_of(split, voters), len({_shape(row) for row in rows})
 
 
 def entries_of(rows: Sequence[Row], voters: Voters | None = None) -> list[Entry]:
@@ -107,12 +111,6 @@ def entries_of(rows: Sequence[Row], voters: Voters | None = None) -> list[Entry]
     for row in rows:
         grouped.setdefault(_shape(row), []).append(row)
     return [_entry(group, voters) for group in grouped.values()]
-
-
-def count_entries(store: Store, selection: Selection) -> int:
-    """How many entries, per version group, have votes: what a number of disagreements is out of."""
-    with store.reading() as reading:
-        return len(reading.winners(selection.normalised()))
 
 
 def check_packages(reading: Reading, selection: Selection) -> None:
@@ -150,17 +148,27 @@ def _entry(rows: Sequence[Row], voters: Voters | None = None) -> Entry:
 
 def _voters(reading: Reading, selection: Selection, rows: Sequence[Row]) -> Voters:
     """`{(shape, config id): {run: ranks}}` for the entries in `rows`."""
-    split = {_shape(row) for row in rows}
+    wanted = {_shape(row)[:3] for row in rows}
     shapes = {
-        (row["entry_id"], row["environment_id"]): _shape(row)
-        for row in reading.shapes(selection)
-        if _shape(row) in split
+        row["id"]: (row["arch"], row["kernel"], row["lookup_key"], row["module"])
+        for row in reading.shapes_of_entries(selection)
+        if (row["arch"], row["kernel"], row["lookup_key"]) in wanted
     }
+    owners: dict[tuple[int, str], tuple[str, str]] = {}
+    triton: dict[int, str] = {}
+    for row in reading.version_groups():
+        triton[row["id"]] = row["triton"]
+        owners[row["id"], row["module"]] = (row["package"], row["version"])
+    by_ids: dict[tuple[int, int, int], dict[str, list[int]]] = {}
+    for entry, config, environment, run, rank in reading.who_voted(selection, sorted(shapes)):
+        by_ids.setdefault((entry, config, environment), {}).setdefault(run, []).append(rank)
     voters: dict[tuple[Any, ...], dict[str, list[int]]] = {}
-    for vote in reading.who_voted(selection, sorted({entry for entry, _ in shapes})):
-        shape = shapes.get((vote["entry_id"], vote["environment_id"]))
-        if shape is not None:
-            voters.setdefault((*shape, vote["config_id"]), {}).setdefault(vote["name"], []).append(vote["rank"])
+    for (entry, config, environment), runs in by_ids.items():
+        *shape, module = shapes[entry]
+        owner = owners.get((environment, module), ("", ""))
+        found = voters.setdefault((*shape, triton[environment], *owner, config), {})
+        for run, ranks in runs.items():
+            found.setdefault(run, []).extend(ranks)
     return {choice: {run: sorted(ranks) for run, ranks in sorted(runs.items())} for choice, runs in voters.items()}
 
 
