@@ -68,9 +68,14 @@ def _open_sqlite(file: Path, *, writable: bool) -> sqlite3.Connection:
         connection.close()
         # A database in WAL mode cannot be read where its -shm file cannot be made (a read-only folder).
         # Without a -wal file nothing is pending, and the file alone is the whole database.
-        wal = file.with_name(file.name + "-wal")
-        if os.access(file.parent, os.W_OK) or (wal.exists() and wal.stat().st_size):
+        if os.access(file.parent, os.W_OK):
             raise
+        wal = file.with_name(file.name + "-wal")
+        if wal.exists() and wal.stat().st_size:
+            raise DatabaseError(
+                f"sqlite:///{file}: the last changes are still in {wal.name}, which cannot be read in a read-only "
+                "folder; let someone who may write to it run: registry db upgrade"
+            ) from None
         connection = _sqlite_connection(f"{address}?mode=ro&immutable=1", uri=True)
     return connection
 
@@ -120,7 +125,7 @@ def network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) 
     """Type of the network file system that holds `folder`; empty for a local one (or where unknown)."""
     try:
         rows = [line.split() for line in mounts.read_text(errors="replace").splitlines()]
-        place = folder.resolve()
+        place = Path(os.path.realpath(folder))  # unlike `resolve`, takes a loop of links
     except OSError:
         return ""
     best, kind = -1, ""
@@ -161,7 +166,8 @@ def translate_error(error: Exception, url: sa.URL) -> DatabaseError:
     if state == "42501":
         return DatabaseError(f"{where}: this role lacks the right: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):
-        return DatabaseError(f"{where}: cannot connect: {_first_line(original, url)}")
+        what = "the connection was lost" if error.connection_invalidated else "cannot connect"
+        return DatabaseError(f"{where}: {what}: {_first_line(original, url)}")
     return DatabaseError(f"{where}: {_first_line(original, url)}")
 
 
