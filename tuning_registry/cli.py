@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from tuning_registry import __version__
-from tuning_registry.errors import RegistryError, printable
+from tuning_registry.errors import FileError, RegistryError, printable
 from tuning_registry.files import write_atomically
 from tuning_registry.rendering import (
     Format,
@@ -46,11 +46,23 @@ class _Group(TyperGroup):
             raise typer.Exit(1) from None
         except BrokenPipeError:
             # The reader of our output went away (`| head`): what a shell expects of a program ended so.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             raise typer.Exit(141) from None
+        except OSError as error:
+            # The package's own files raise FileError: this is stdout or stderr, on a full disk for one.
+            if ctx.params.get("debug"):
+                traceback.print_exc()
+            _drop_output()
+            _say(f"error: the output cannot be written: {error.strerror or error}")
+            raise typer.Exit(1) from None
         except KeyboardInterrupt:
             _say("interrupted; nothing of this was kept")
             raise typer.Exit(130) from None
+
+
+def _drop_output() -> None:
+    """Let the interpreter's last flush of stdout, which has failed once, go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(
@@ -294,13 +306,13 @@ def export(
 def _write_export(made: Export, output: Path | None) -> None:
     from tuning_registry.operations.export import UNKNOWN_DEVICE
 
-    if output is None or str(output) == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(made.data)
-        sys.stdout.buffer.flush()
+    # /dev/stdout may lead to a file (`>> log`), which is to be written to and not replaced.
+    if output is None or str(output) in {"-", "/dev/stdout"}:
+        where = "stdout"
+        _write_stdout(made.data)
     else:
+        where = printable(str(output))
         write_atomically(output, made.data)
-    where = "stdout" if output is None or str(output) == "-" else printable(str(output))
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
     _say(
@@ -309,6 +321,14 @@ def _write_export(made: Export, output: Path | None) -> None:
     )
     _say(f"from {_count(made.payload['tuning_registry']['recordings'], 'recording')}{on}; "
          f"digest {made.payload['tuning_registry']['digest'][:16]}")  # fmt: skip
+
+
+def _write_stdout(data: bytes) -> None:
+    if sys.stdout is None:
+        raise FileError("stdout is closed; give a file with -o")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 @app.command()
