@@ -12,6 +12,8 @@ from tuning_registry.errors import DatabaseError
 from tuning_registry.locations import DATABASE_VARIABLE, default_database
 
 _URL_START = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:")  # a slash short, but no file name
+# Options of a Postgres URL that are printed; any other may hold a secret, a mistyped `pasword` too.
+_SHOWN_OPTIONS = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
 
 IN_MEMORY = sa.URL.create("sqlite", database=":memory:")
 
@@ -74,5 +76,5 @@ def shown_url(url: sa.URL) -> str:
         return f"sqlite:///{file}"
     if is_in_memory(url):
         return "an in-memory database"
-    query = {name: "***" if "pass" in name.lower() else value for name, value in url.query.items()}
+    query = {name: value if name in _SHOWN_OPTIONS else "***" for name, value in url.query.items()}
     return url.set(drivername="postgresql", query=query).render_as_string(hide_password=True)
