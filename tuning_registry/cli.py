@@ -87,12 +87,16 @@ Db = Annotated[
     ),
 ]
 Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Recordings: files, folders or quoted globs.")]
-ArchFilter = Annotated[str | None, typer.Option("--arch", metavar="ARCH", help="Only this architecture: sm90, gfx942, ...")]
+ArchFilter = Annotated[
+    str | None, typer.Option("--arch", metavar="ARCH", help="Only this architecture: sm90, gfx942, ...")
+]
 KernelFilter = Annotated[
     str | None, typer.Option("--kernel", metavar="NAME", help="Only this kernel: qualified name, or function name.")
 ]
 RunFilter = Annotated[list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.")]
-SourceFilter = Annotated[str | None, typer.Option("--source", metavar="TEXT", help="Only recordings with this source text.")]
+SourceFilter = Annotated[
+    str | None, typer.Option("--source", metavar="TEXT", help="Only recordings with this source text.")
+]
 TritonFilter = Annotated[
     str | None, typer.Option("--triton", metavar="V", help="Only this Triton version (none: not stated).")
 ]
@@ -136,6 +140,21 @@ def _main(
 
 def _say(text: str) -> None:
     typer.echo(text, err=True)
+
+
+def _print(text: str) -> None:
+    """Data to stdout; what its encoding cannot show as an escape."""
+    _write_stdout(text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "backslashreplace"))
+
+
+def _write_stdout(data: bytes) -> None:
+    if sys.stdout is None:
+        raise FileError("stdout is closed")
+    sys.stdout.flush()
+    rest = memoryview(data)
+    while rest:  # with PYTHONUNBUFFERED a write may take only a part, and print would lose the rest in silence
+        rest = rest[sys.stdout.buffer.write(rest) :]
+    sys.stdout.buffer.flush()
 
 
 def _open_store(ctx: typer.Context, db: str | None) -> Store:
@@ -248,7 +267,7 @@ def winners(
 
     store = _open_store(ctx, db)
     found = find_winners(store, _selection(arch, kernel, run, source, triton, package))
-    typer.echo(render_winners(found, style), nl=False)
+    _print(render_winners(found, style))
     _say(f"{_count(len(found), 'winner')}" if found else "no vote matches")
     if exit_code:
         raise typer.Exit(1)
@@ -274,7 +293,7 @@ def disagreements(
     selection = _selection(arch, kernel, run, source, triton, package)
     found = find_disagreements(store, selection)
     total = count_entries(store, selection)
-    typer.echo(render_disagreements(found, style), nl=False)
+    _print(render_disagreements(found, style))
     _say(f"{len(found):,} of {_count(total, 'entry')} disagree" if total else "no vote matches")
     if exit_code and (found or not total):
         raise typer.Exit(1)
@@ -292,7 +311,9 @@ def export(
     triton: TritonFilter = None,
     package: PackageFilter = None,
     min_votes: Annotated[int, typer.Option(metavar="N", help="Leave out entries with fewer votes.")] = 1,
-    min_agreement: Annotated[float, typer.Option(metavar="SHARE", help="Leave out entries whose winner has a smaller share, 0 to 1.")] = 0.0,
+    min_agreement: Annotated[
+        float, typer.Option(metavar="SHARE", help="Leave out entries whose winner has a smaller share, 0 to 1.")
+    ] = 0.0,
     db: Db = None,
 ) -> None:
     """Write the canonical table of one architecture: the majority's config for every entry."""
@@ -323,21 +344,13 @@ def _write_export(made: Export, output: Path | None) -> None:
          f"digest {made.payload['tuning_registry']['digest'][:16]}")  # fmt: skip
 
 
-def _write_stdout(data: bytes) -> None:
-    if sys.stdout is None:
-        raise FileError("stdout is closed; give a file with -o")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
 @app.command()
 def status(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:
     """Show the database, its revision, and what it holds."""
     from tuning_registry.operations.reports import describe_status
 
     found = describe_status(_open_store(ctx, db))
-    typer.echo(render_status(found, style), nl=False)
+    _print(render_status(found, style))
     if found["revision"] is None:
         _say("there is no registry here yet; `registry ingest` creates it")
 
@@ -352,7 +365,7 @@ def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = N
     from tuning_registry.operations.reports import list_runs as find_runs
 
     found = find_runs(_open_store(ctx, db))
-    typer.echo(render_runs(found, style), nl=False)
+    _print(render_runs(found, style))
     _say(_count(len(found), "run"))
 
 
@@ -402,7 +415,7 @@ def path(ctx: typer.Context, db: Db = None) -> None:
     """Print which database is used (a URL without its password)."""
     from tuning_registry.db.url import resolve_url, shown_url
 
-    typer.echo(shown_url(resolve_url(db if db is not None else ctx.find_root().obj)))
+    _print(shown_url(resolve_url(db if db is not None else ctx.find_root().obj)) + "\n")
 
 
 @app.command()
@@ -431,7 +444,7 @@ def report(paths: Paths, style: FormatOption = Format.table) -> None:
 
     store = ingest_in_memory(paths, track=_track)
     found, total = find_disagreements(store, Selection()), count_entries(store, Selection())
-    typer.echo(render_disagreements(found, style), nl=False)
+    _print(render_disagreements(found, style))
     _say(f"{len(found):,} of {_count(total, 'entry')} disagree" if total else "the files hold no vote")
 
 
