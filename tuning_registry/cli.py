@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from tuning_registry import __version__
-from tuning_registry.errors import RegistryError, printable
+from tuning_registry.errors import FileError, RegistryError, printable
 from tuning_registry.files import write_atomically
 from tuning_registry.rendering import (
     Format,
@@ -46,11 +46,23 @@ class _Group(TyperGroup):
             raise typer.Exit(1) from None
         except BrokenPipeError:
             # The reader of our output went away (`| head`): what a shell expects of a program ended so.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             raise typer.Exit(141) from None
+        except OSError as error:
+            # The package's own files raise FileError: this is stdout or stderr, on a full disk for one.
+            if ctx.params.get("debug"):
+                traceback.print_exc()
+            _drop_output()
+            _say(f"error: the output cannot be written: {error.strerror or error}")
+            raise typer.Exit(1) from None
         except KeyboardInterrupt:
             _say("interrupted; nothing of this was kept")
             raise typer.Exit(130) from None
+
+
+def _drop_output() -> None:
+    """Let the interpreter's last flush of stdout, which has failed once, go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(
@@ -128,6 +140,21 @@ def _main(
 
 def _say(text: str) -> None:
     typer.echo(text, err=True)
+
+
+def _print(text: str) -> None:
+    """Data to stdout; what its encoding cannot show as an escape."""
+    _write_stdout(text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "backslashreplace"))
+
+
+def _write_stdout(data: bytes) -> None:
+    if sys.stdout is None:
+        raise FileError("stdout is closed")
+    sys.stdout.flush()
+    rest = memoryview(data)
+    while rest:  # with PYTHONUNBUFFERED a write may take only a part, and print would lose the rest in silence
+        rest = rest[sys.stdout.buffer.write(rest) :]
+    sys.stdout.buffer.flush()
 
 
 def _open_store(ctx: typer.Context, db: str | None) -> Store:
@@ -240,7 +267,7 @@ def winners(
 
     store = _open_store(ctx, db)
     found = find_winners(store, _selection(arch, kernel, run, source, triton, package))
-    typer.echo(render_winners(found, style), nl=False)
+    _print(render_winners(found, style))
     _say(f"{_count(len(found), 'winner')}" if found else "no vote matches")
     if exit_code:
         raise typer.Exit(1)
@@ -265,7 +292,7 @@ def disagreements(
     store = _open_store(ctx, db)
     selection = _selection(arch, kernel, run, source, triton, package)
     found, total = find_disagreements(store, selection)
-    typer.echo(render_disagreements(found, style), nl=False)
+    _print(render_disagreements(found, style))
     _say(f"{len(found):,} of {_count(total, 'entry')} disagree" if total else "no vote matches")
     if exit_code and (found or not total):
         raise typer.Exit(1)
@@ -299,13 +326,13 @@ def export(
 def _write_export(made: Export, output: Path | None) -> None:
     from tuning_registry.operations.export import UNKNOWN_DEVICE
 
-    if output is None or str(output) == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(made.data)
-        sys.stdout.buffer.flush()
+    # /dev/stdout may lead to a file (`>> log`), which is to be written to and not replaced.
+    if output is None or str(output) in {"-", "/dev/stdout"}:
+        where = "stdout"
+        _write_stdout(made.data)
     else:
+        where = printable(str(output))
         write_atomically(output, made.data)
-    where = "stdout" if output is None or str(output) == "-" else printable(str(output))
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
     _say(
@@ -322,7 +349,7 @@ def status(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None
     from tuning_registry.operations.reports import describe_status
 
     found = describe_status(_open_store(ctx, db))
-    typer.echo(render_status(found, style), nl=False)
+    _print(render_status(found, style))
     if found["revision"] is None:
         _say("there is no registry here yet; `registry ingest` creates it")
 
@@ -337,7 +364,7 @@ def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = N
     from tuning_registry.operations.reports import list_runs as find_runs
 
     found = find_runs(_open_store(ctx, db))
-    typer.echo(render_runs(found, style), nl=False)
+    _print(render_runs(found, style))
     _say(_count(len(found), "run"))
 
 
@@ -387,7 +414,7 @@ def path(ctx: typer.Context, db: Db = None) -> None:
     """Print which database is used (a URL without its password)."""
     from tuning_registry.db.url import resolve_url, shown_url
 
-    typer.echo(shown_url(resolve_url(db if db is not None else ctx.find_root().obj)))
+    _print(shown_url(resolve_url(db if db is not None else ctx.find_root().obj)) + "\n")
 
 
 @app.command()
@@ -416,7 +443,7 @@ def report(paths: Paths, style: FormatOption = Format.table) -> None:
 
     store = ingest_in_memory(paths, track=_track)
     found, total = find_disagreements(store, Selection())
-    typer.echo(render_disagreements(found, style), nl=False)
+    _print(render_disagreements(found, style))
     _say(f"{len(found):,} of {_count(total, 'entry')} disagree" if total else "the files hold no vote")
 
 

@@ -50,6 +50,26 @@ def expand_glob(path: Path) -> list[Path]:
     return matches
 
 
+def find_below(folder: Path, suffix: str) -> list[Path]:
+    """What bears the suffix in a folder and below, sorted; hidden files and folders are left out.
+
+    Links to nothing and special files are listed: reading them says what is wrong, leaving them out would
+    lose a rank without a word.
+
+    Raises:
+        FileError: A folder cannot be listed.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise FileError(f"{printable(str(error.filename))}: cannot be read: {_reason(error)}") from error
+
+    found: list[Path] = []
+    for parent, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(parent, name) for name in files if name.endswith(suffix) and not name.startswith(".")]
+    return sorted(found)
+
+
 def parse_json(data: bytes, file: str) -> Any:
     """The value of a JSON document, read strictly.
 
@@ -132,13 +152,14 @@ def write_atomically(path: Path, data: bytes) -> None:
     shown = printable(str(path))
     temporary: Path | None = None
     try:
-        target = Path(os.path.realpath(path))
-        old = target.stat() if target.exists() else None
-        if old and not stat.S_ISREG(old.st_mode) and not stat.S_ISDIR(old.st_mode):
-            target.write_bytes(data)
-            return
+        # Asked of the path itself: what /dev/fd/63 (a shell's `>(...)`) leads to has no name of its own.
+        old = _status(path)
         if old and stat.S_ISDIR(old.st_mode):
             raise FileError(f"{shown}: is a directory; expected a file name")
+        if old and not stat.S_ISREG(old.st_mode):
+            path.write_bytes(data)
+            return
+        target = Path(os.path.realpath(path))
         temporary = target.with_name(f".{target.name[:100]}.{os.urandom(6).hex()}.tmp")
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             if old:
@@ -157,6 +178,14 @@ def write_atomically(path: Path, data: bytes) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Status of what the path leads to; None when there is nothing."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
 
 
 def _sync_folder(folder: Path) -> None:

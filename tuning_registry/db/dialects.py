@@ -68,9 +68,14 @@ def _open_sqlite(file: Path, *, writable: bool) -> sqlite3.Connection:
         connection.close()
         # A database in WAL mode cannot be read where its -shm file cannot be made (a read-only folder).
         # Without a -wal file nothing is pending, and the file alone is the whole database.
-        wal = file.with_name(file.name + "-wal")
-        if os.access(file.parent, os.W_OK) or (wal.exists() and wal.stat().st_size):
+        if os.access(file.parent, os.W_OK):
             raise
+        wal = file.with_name(file.name + "-wal")
+        if wal.exists() and wal.stat().st_size:
+            raise DatabaseError(
+                f"sqlite:///{file}: the last changes are still in {wal.name}, which cannot be read in a read-only "
+                "folder; let someone who may write to it run: registry db upgrade"
+            ) from None
         connection = _sqlite_connection(f"{address}?mode=ro&immutable=1", uri=True)
     return connection
 
@@ -85,7 +90,7 @@ def begin_transaction(connection: sa.Connection, *, writing: bool) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
         return
     if writing:
-        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{int(LOCK_WAIT_S)}s'"))
+        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{int(LOCK_WAIT_S * 1000)}ms'"))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
     else:
         connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
@@ -120,7 +125,7 @@ def network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) 
     """Type of the network file system that holds `folder`; empty for a local one (or where unknown)."""
     try:
         rows = [line.split() for line in mounts.read_text(errors="replace").splitlines()]
-        place = folder.resolve()
+        place = Path(os.path.realpath(folder))  # unlike `resolve`, takes a loop of links
     except OSError:
         return ""
     best, kind = -1, ""
@@ -157,9 +162,11 @@ def translate_error(error: Exception, url: sa.URL) -> DatabaseError:
         return _translate_sqlite(original, where)
     state = getattr(original, "sqlstate", None)
     if state in {"55P03", "40P01", "40001"}:
-        return BusyError(f"{where}: another writer held the lock for over {LOCK_WAIT_S:.0f} s; try again")
+        return BusyError(f"{where}: another writer held the lock for over {LOCK_WAIT_S:g} s; try again")
     if state == "42501":
         return DatabaseError(f"{where}: this role lacks the right: {_first_line(original, url)}")
+    if getattr(error, "connection_invalidated", False):
+        return DatabaseError(f"{where}: the connection was lost: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):
         return DatabaseError(f"{where}: cannot connect: {_first_line(original, url)}")
     return DatabaseError(f"{where}: {_first_line(original, url)}")
@@ -173,10 +180,11 @@ def _translate_sqlite(error: sqlite3.Error, where: str) -> DatabaseError:
         sqlite3.SQLITE_READONLY: "the database or its folder is read-only",
         sqlite3.SQLITE_FULL: "the disk is full; nothing of this was kept",
         sqlite3.SQLITE_CANTOPEN: "the file cannot be opened (is the folder there, and may you write to it?)",
+        sqlite3.SQLITE_PROTOCOL: "locking does not work on this file system; use a local disk, or Postgres",
         sqlite3.SQLITE_IOERR: f"the disk failed: {error}",
     }.get(code)
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return BusyError(f"{where}: another process held the lock for over {LOCK_WAIT_S:.0f} s; try again")
+        return BusyError(f"{where}: another process held the lock for over {LOCK_WAIT_S:g} s; try again")
     return DatabaseError(f"{where}: {said or error}")
 
 

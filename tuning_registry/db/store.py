@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import stat
 from collections.abc import Iterator
 
 import sqlalchemy as sa
@@ -34,8 +35,7 @@ class Store:
             SchemaError: There is no registry yet, or its schema is not this program's.
             DatabaseError: It cannot be opened or read.
         """
-        file = sqlite_file(self.url)
-        if file is not None and not file.exists():
+        if self._file_bytes() is None:
             raise self.absent()
         with self._connected(writable=False) as connection:
             dialects.begin_transaction(connection, writing=False)
@@ -64,8 +64,7 @@ class Store:
 
     def revision(self) -> str | None:
         """The revision the database is at; None when there is no registry in it."""
-        file = sqlite_file(self.url)
-        if file is not None and not file.exists():
+        if self._file_bytes() is None:
             return None
         with self._connected(writable=False) as connection:
             return find_revision(connection)
@@ -93,14 +92,32 @@ class Store:
     def _prepare_file(self) -> None:
         """Make the folder and file of a new SQLite database."""
         file = sqlite_file(self.url)
-        if file is None:
+        if file is None or self._file_bytes():
             return
+        with self._translated():
+            try:
+                dialects.prepare_new_sqlite(file)
+            except OSError as error:
+                raise DatabaseError(f"{shown_url(self.url)}: {error.strerror or error}") from error
+
+    def _file_bytes(self) -> int | None:
+        """Size of the SQLite file, None when there is none; 0 for what is no file (Postgres, memory).
+
+        Raises:
+            DatabaseError: The path leads to something else, or may not be looked at.
+        """
+        file = sqlite_file(self.url)
+        if file is None:
+            return 0
         try:
-            if not file.exists() or file.stat().st_size == 0:
-                with self._translated():
-                    dialects.prepare_new_sqlite(file)
+            status = file.stat()
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise DatabaseError(f"{shown_url(self.url)}: {error.strerror or error}") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise DatabaseError(f"{shown_url(self.url)}: not a regular file; expected an SQLite database")
+        return status.st_size
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

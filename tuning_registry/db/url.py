@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from tuning_registry.errors import DatabaseError
 from tuning_registry.locations import DATABASE_VARIABLE, default_database
+
+_URL_START = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:")  # a slash short, but no file name
+# Options of a Postgres URL that are printed; any other may hold a secret, a mistyped `pasword` too.
+_SHOWN_OPTIONS = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
 
 IN_MEMORY = sa.URL.create("sqlite", database=":memory:")
 
@@ -29,12 +34,18 @@ def parse_url(text: str) -> sa.URL:
     """
     if "\0" in text:
         raise DatabaseError("the database URL holds a NUL character")
-    if "://" not in text:
+    if "://" not in text and not _URL_START.match(text):
         return sa.URL.create("sqlite", database=text)
     try:
         url = sa.make_url(text)
-    except (sa.exc.ArgumentError, ValueError) as error:
-        raise DatabaseError("not a database URL; expected sqlite:///FILE or postgresql://USER@HOST/NAME") from error
+    except (sa.exc.ArgumentError, ValueError):
+        # Without its cause, which quotes parts of the text.
+        raise DatabaseError(
+            "not a database URL; expected sqlite:///FILE or postgresql://USER@HOST/NAME (special characters in "
+            "a user name or password percent-encoded: %40 for @)"
+        ) from None
+    if "@" in (url.host or ""):  # the end of a password, which would be printed as the host's name
+        raise DatabaseError("the database URL has two @; in a user name or password write %40")
     if url.drivername in {"postgres", "postgresql", "postgresql+psycopg"}:
         return url.set(drivername="postgresql+psycopg")
     if url.drivername in {"sqlite", "sqlite+pysqlite"}:
@@ -65,5 +76,5 @@ def shown_url(url: sa.URL) -> str:
         return f"sqlite:///{file}"
     if is_in_memory(url):
         return "an in-memory database"
-    query = {name: "***" if "pass" in name.lower() else value for name, value in url.query.items()}
+    query = {name: value if name in _SHOWN_OPTIONS else "***" for name, value in url.query.items()}
     return url.set(drivername="postgresql", query=query).render_as_string(hide_password=True)

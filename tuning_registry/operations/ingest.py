@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from tuning_registry.db.reading import Row
 from tuning_registry.db.store import Store
 from tuning_registry.db.writing import Writing
 from tuning_registry.errors import ConflictError, FileError, FormatError, RegistryError, SchemaError, printable
-from tuning_registry.files import expand_glob
+from tuning_registry.files import expand_glob, find_below
 from tuning_registry.quick_read import QuickReader
 from tuning_registry.recordings import rank_in_name
 from tuning_registry.records import Header, Recording
@@ -80,18 +81,14 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for given in map(str, paths):
         path = Path(given)
-        if path.is_dir():
-            below = [file for file in sorted(path.rglob("*.json")) if not _is_hidden(file, path) and file.is_file()]
+        if os.path.isdir(path):  # noqa: PTH112  # false where Path.is_dir raises; reading then says why
+            below = find_below(path, ".json")
             if not below:
                 raise FileError(f"{printable(given)}: no .json file in this folder")
         else:
             below = expand_glob(path)
         found.update(dict.fromkeys(below))
-    return list({file.resolve(): file for file in reversed(found)}.values())[::-1]
-
-
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+    return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1]
 
 
 def ingest(
