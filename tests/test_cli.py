@@ -92,7 +92,7 @@ def test_data_on_stdout_and_messages_on_stderr(cli: Cli, tmp_path: Path) -> None
     ingested = cli("ingest", tmp_path / "in", "--run", "demo")
     assert ingested.stdout == ""
     assert ingested.stderr.startswith("database: ")
-    assert ingested.stderr.endswith("ingested 2 recordings, 2 votes, 1 new entry\n")
+    assert ingested.stderr.endswith("created the registry: there was none in this database\ningested 2 recordings, 2 votes, 1 new entry\n")
     for command in (("winners",), ("disagreements",), ("runs",), ("status",), ("export", "--arch", "sm90")):
         result = cli(*command)
         assert result.exit_code == 0

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from tuning_registry import __version__
-from tuning_registry.errors import FileError, RegistryError, printable
+from tuning_registry.errors import FileError, RegistryError, UsageError, printable
 from tuning_registry.files import write_atomically
 from tuning_registry.rendering import (
     Format,
@@ -43,7 +43,7 @@ class _Group(TyperGroup):
             if ctx.params.get("debug"):
                 traceback.print_exc()
             _say(f"error: {error}")
-            raise typer.Exit(1) from None
+            raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
         except BrokenPipeError:
             # The reader of our output went away (`| head`): what a shell expects of a program ended so.
             _drop_output()
@@ -202,6 +202,16 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
+def _disagree(split: int, total: int) -> str:
+    return f"{split:,} of {_count(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
+
+
+def _nothing_matches(store: Store) -> str:
+    from tuning_registry.operations.reports import what_there_is
+
+    return printable(f"no vote matches. {what_there_is(store)}")
+
+
 @app.command()
 def ingest(
     ctx: typer.Context,
@@ -234,6 +244,13 @@ def _say_ingested(report: IngestReport) -> None:
         _say(f"skipped: {error}")
     for name in report.derived_runs:
         _say(f"run: {printable(name)} (name it with --run)")
+    if report.created:
+        _say("created the registry: there was none in this database")
+    for name, count in report.same_content.items():
+        held = "has" if count == 1 else "have"
+        _say(
+            f"note: {_count(count, 'recording')} {held} exactly the content of run {printable(name)!r}; both runs count"
+        )
     for arch in report.strange_archs:
         _say(f"note: {printable(arch)!r} is spelled like no known architecture; stored as given")
     parts = [_count(report.new, "recording"), _count(report.votes, "vote"),
@@ -243,7 +260,7 @@ def _say_ingested(report: IngestReport) -> None:
     if report.replaced:
         parts.append(f"{report.replaced:,} superseded")
     if report.withdrawn:
-        parts.append(f"{report.withdrawn:,} of a withdrawn run (unchanged; registry runs restore RUN)")
+        parts.append(f"{report.withdrawn:,} of a withdrawn run (unchanged; registry runs restore brings it back)")
     if report.skipped:
         parts.append(f"{len(report.skipped):,} skipped")
     _say("ingested " + ", ".join(parts))
@@ -268,7 +285,7 @@ def winners(
     store = _open_store(ctx, db)
     found = find_winners(store, _selection(arch, kernel, run, source, triton, package))
     _print(render_winners(found, style))
-    _say(f"{_count(len(found), 'winner')}" if found else "no vote matches")
+    _say(_count(len(found), "winner") if found else _nothing_matches(store))
     if exit_code:
         raise typer.Exit(1)
 
@@ -293,7 +310,7 @@ def disagreements(
     selection = _selection(arch, kernel, run, source, triton, package)
     found, total = find_disagreements(store, selection)
     _print(render_disagreements(found, style))
-    _say(f"{len(found):,} of {_count(total, 'entry')} disagree" if total else "no vote matches")
+    _say(_disagree(len(found), total) if total else _nothing_matches(store))
     if exit_code and (found or not total):
         raise typer.Exit(1)
 
@@ -369,7 +386,11 @@ def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = N
 
 
 @runs_app.command()
-def withdraw(ctx: typer.Context, run: Annotated[str, typer.Argument(metavar="RUN")], db: Db = None) -> None:
+def withdraw(
+    ctx: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as registry runs shows it.")],
+    db: Db = None,
+) -> None:
     """Stop counting a run's votes; they are kept and can be restored."""
     from tuning_registry.operations.reports import set_withdrawn
 
@@ -379,7 +400,11 @@ def withdraw(ctx: typer.Context, run: Annotated[str, typer.Argument(metavar="RUN
 
 
 @runs_app.command()
-def restore(ctx: typer.Context, run: Annotated[str, typer.Argument(metavar="RUN")], db: Db = None) -> None:
+def restore(
+    ctx: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as registry runs shows it.")],
+    db: Db = None,
+) -> None:
     """Count a withdrawn run's votes again."""
     from tuning_registry.operations.reports import set_withdrawn
 
@@ -436,7 +461,7 @@ def merge(
 
 
 @app.command()
-def report(paths: Paths, style: FormatOption = Format.table) -> None:
+def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode = False) -> None:
     """Report the disagreements among recordings in one go, without a database file."""
     from tuning_registry.operations.merge import ingest_in_memory
     from tuning_registry.operations.reports import find_disagreements
@@ -444,7 +469,9 @@ def report(paths: Paths, style: FormatOption = Format.table) -> None:
     store = ingest_in_memory(paths, track=_track)
     found, total = find_disagreements(store, Selection())
     _print(render_disagreements(found, style))
-    _say(f"{len(found):,} of {_count(total, 'entry')} disagree" if total else "the files hold no vote")
+    _say(_disagree(len(found), total) if total else "the files hold no vote")
+    if exit_code and (found or not total):
+        raise typer.Exit(1)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ RegistryError
 │   └── RecordingError           ... inside a recording file, with its place
 ├── FileError (OSError)          a file cannot be read or written
 ├── TableError (ValueError)      a file is no per-arch table, or not the one asked for
+├── UsageError (ValueError)      a flag or argument cannot mean what was asked
 ├── ConflictError                a recording contradicts its flags or what the database holds
 ├── SelectionError               a query or export cannot answer what was asked
 └── DatabaseError                the database cannot be opened, read or written
@@ -52,6 +53,10 @@ class FileError(RegistryError, OSError):
 
 class TableError(RegistryError, ValueError):
     """A file is not a per-arch table, or is another one than it is named."""
+
+
+class UsageError(RegistryError, ValueError):
+    """A flag or an argument cannot mean what was asked; the command line exits 2."""
 
 
 class ConflictError(RegistryError):

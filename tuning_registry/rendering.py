@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.reports import Choice, Entry, Run
 
 _MAX_SHARED_RANKS = 60  # characters of a rank list in a table
+_GROUP = ("triton", "package", "version")
 
 
 class Format(StrEnum):
@@ -43,7 +44,7 @@ def render_csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> 
 
 def _cell(value: object) -> object:
     if isinstance(value, list | tuple):
-        value = " ".join(map(str, value))
+        value = "; ".join(map(str, value))
     if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}:
         return "'" + value
     return "" if value is None else value
@@ -79,25 +80,24 @@ def render_winners(entries: Sequence[Entry], style: Format) -> str:
     """Every entry with its elected config and its support."""
     if style is Format.json:
         return render_json([{**_head(entry), **_winner(entry), **_group(entry)} for entry in entries])
-    rows: list[dict[str, object]] = []
-    for entry in entries:
-        winner = entry.choices[0]
-        csv_style = style is Format.csv
-        rows.append(
-            {
-                **_head(entry),
-                "config": winner.config if csv_style else short_config(winner.config),
-                "votes": winner.count if csv_style else f"{winner.count}/{entry.votes}" + " tie" * entry.is_tie,
-                "of": entry.votes,
-                "tie": str(entry.is_tie).lower(),
-                **_group(entry),
-            }
-        )
-    columns = ["arch", "kernel", "key", "config", "votes", "of", "tie", "triton", "package", "version"]
     if style is Format.csv:
-        return render_csv(rows, columns)
-    stated = [name for name in ("triton", "package", "version") if any(row[name] for row in rows)]
-    return render_columns(rows, [*columns[:5], *stated])
+        rows = [
+            {**_head(e), "config": e.choices[0].config, "votes": e.choices[0].count, "of": e.votes,
+             "tie": str(e.is_tie).lower(), **_group(e)}
+            for e in entries
+        ]  # fmt: skip
+        return render_csv(rows, ["arch", "kernel", "key", "config", "votes", "of", "tie", *_GROUP])
+    lines: list[str] = []
+    title = ""
+    for entry in entries:
+        if title != _title(entry):
+            title = _title(entry)
+            lines += ["", title]
+        lines.append("      " + printable(entry.key))
+        winner = entry.choices[0]
+        support = f"{winner.count}/{entry.votes}"
+        lines.append(printable(f"{support:>7}  {short_config(winner.config)}") + _tie(entry))
+    return _lines(lines[1:])
 
 
 def render_disagreements(entries: Sequence[Entry], style: Format) -> str:
@@ -111,23 +111,34 @@ def render_disagreements(entries: Sequence[Entry], style: Format) -> str:
              "runs": sorted(c.voters or {}), "tie": str(e.is_tie).lower(), **_group(e)}
             for e in entries for c in e.choices
         ]  # fmt: skip
-        return render_csv(rows, ["arch", "kernel", "key", "config", "count", "of", "ranks", "runs", "tie", "triton",
-                                 "package", "version"])  # fmt: skip
+        return render_csv(rows, ["arch", "kernel", "key", "config", "count", "of", "ranks", "runs", "tie",
+                                 *_GROUP])  # fmt: skip
     return "\n".join(_block(entry) for entry in entries)
 
 
 def _block(entry: Entry) -> str:
-    group = " ".join(
-        filter(None, (f"triton {entry.triton}" if entry.triton else "", f"{entry.package} {entry.version}".strip()))
-    )
-    lines = [printable(f"{entry.arch}  {entry.kernel}") + (printable(f"  ({group})") if group else "")]
-    lines.append("      " + printable(entry.key) + ("  [tie: decided by config text]" if entry.is_tie else ""))
     width = max(len(short_config(choice.config)) for choice in entry.choices)
-    lines += [
-        printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {_who(choice)}")
-        for choice in entry.choices
-    ]
-    return "\n".join(lines) + "\n"
+    return _lines(
+        [
+            _title(entry),
+            "      " + printable(entry.key) + _tie(entry),
+            *(
+                printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {_who(choice)}")
+                for choice in entry.choices
+            ),
+        ]
+    )
+
+
+def _title(entry: Entry) -> str:
+    """Arch and kernel, and the version group where one is stated."""
+    versions = [f"triton {entry.triton}" if entry.triton else "", f"{entry.package} {entry.version}".strip()]
+    group = " ".join(filter(None, versions))
+    return printable(f"{entry.arch}  {entry.kernel}" + (f"  ({group})" if group else ""))
+
+
+def _tie(entry: Entry) -> str:
+    return "  [tie: decided by config text]" if entry.is_tie else ""
 
 
 def _who(choice: Choice) -> str:
@@ -159,7 +170,7 @@ def _vote(choice: Choice) -> dict[str, Any]:
 
 
 def render_runs(runs: Sequence[Run], style: Format) -> str:
-    """Every run with what it holds."""
+    """Every run with what it holds; times are UTC."""
     rows = [_run_row(run, style) for run in runs]
     if style is Format.json:
         return render_json(rows)
@@ -174,6 +185,7 @@ def render_runs(runs: Sequence[Run], style: Format) -> str:
 
 def _run_row(run: Run, style: Format) -> dict[str, Any]:
     many = style is Format.json
+    whole = len("2026-11-30T12:00:00") if style is Format.table else None  # people need no microseconds
     return {
         "run": run.name,
         "ranks": list(run.ranks) if many else rank_ranges(run.ranks),
@@ -185,8 +197,8 @@ def _run_row(run: Run, style: Format) -> dict[str, Any]:
         "devices": list(run.devices),
         "hosts": list(run.hosts),
         "source": list(run.sources),
-        "ingested_at": run.ingested_at,
-        "withdrawn_at": run.withdrawn_at,
+        "ingested_at": run.ingested_at[:whole],
+        "withdrawn_at": run.withdrawn_at and run.withdrawn_at[:whole],
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tuning_registry.canonical import check_text
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import UsageError
 from tuning_registry.names import normal_arch
 from tuning_registry.packages import normal_distribution
 
@@ -53,14 +53,14 @@ def parse_packages(pairs: list[str]) -> dict[str, str]:
     """`NAME=VERSION` flags as a mapping.
 
     Raises:
-        FormatError: No `=`, an empty side, or one name twice.
+        UsageError: No `=`, an empty side, or one name twice.
     """
     packages: dict[str, str] = {}
     for pair in pairs:
         name, equals, version = pair.partition("=")
         if not equals or not name or not version:
-            raise FormatError(f"--package takes NAME=VERSION, found {pair!r}")
+            raise UsageError(f"--package takes NAME=VERSION, found {pair!r}")
         if name in packages:
-            raise FormatError(f"--package names {name!r} twice")
+            raise UsageError(f"--package names {name!r} twice")
         packages[name] = version
     return packages

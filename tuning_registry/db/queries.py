@@ -252,17 +252,22 @@ def current_recordings(run_names: Iterable[str]) -> sa.Select[Any]:
     )
 
 
-def unnamed_copies(votes_digests: Iterable[str]) -> sa.Select[Any]:
-    """Which unnamed runs hold a recording with this content? Columns: votes_digest, rank, run."""
+def same_content(votes_digests: Iterable[str]) -> sa.Select[Any]:
+    """Which counting recordings hold this content? Columns: votes_digest, rank, run, is_named."""
     return (
-        sa.select(recordings.c.votes_digest, recordings.c.rank, recorded_runs.c.name.label("run"))
+        sa.select(
+            recordings.c.votes_digest,
+            recordings.c.rank,
+            recorded_runs.c.name.label("run"),
+            recorded_runs.c.is_named,
+        )
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .where(
             recordings.c.votes_digest.in_(list(votes_digests)),
             recordings.c.superseded_at == CURRENT,
             recorded_runs.c.withdrawn_at.is_(None),
-            recorded_runs.c.is_named.is_(False),
         )
+        .order_by(recordings.c.id)
     )
 
 

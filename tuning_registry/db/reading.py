@@ -91,9 +91,9 @@ class Reading:
         """The current recordings of runs, by run and rank."""
         return {(row["run"], row["rank"]): dict(row) for row in self._chunked(queries.current_recordings, runs)}
 
-    def unnamed_copies(self, votes_digests: Sequence[str]) -> dict[tuple[str, int], list[str]]:
-        """Unnamed runs by the content and rank of a recording they hold."""
-        found: dict[tuple[str, int], list[str]] = {}
-        for row in self._chunked(queries.unnamed_copies, votes_digests):
-            found.setdefault((row["votes_digest"], row["rank"]), []).append(row["run"])
+    def same_content(self, votes_digests: Sequence[str]) -> dict[tuple[str, int], list[Row]]:
+        """The runs that hold a recording, by its content and rank."""
+        found: dict[tuple[str, int], list[Row]] = {}
+        for row in self._chunked(queries.same_content, votes_digests):
+            found.setdefault((row["votes_digest"], row["rank"]), []).append(dict(row))
         return found

@@ -56,10 +56,11 @@ class Store:
         self._prepare_file()
         with self._connected(writable=True) as connection:
             dialects.begin_transaction(connection, writing=True)
-            if find_revision(connection) is None:
+            is_empty = find_revision(connection) is None
+            if is_empty:
                 create_schema(connection)
             self._check_revision(connection)
-            yield Writing(connection)
+            yield Writing(connection, created=is_empty)
             connection.commit()
 
     def revision(self) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tuning_registry.errors import DatabaseError
+from tuning_registry.errors import UsageError
 from tuning_registry.locations import DATABASE_VARIABLE, default_database
 
 _URL_START = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:")  # a slash short, but no file name
@@ -30,31 +30,29 @@ def parse_url(text: str) -> sa.URL:
     `postgresql://` and `postgres://` both mean Postgres through psycopg 3.
 
     Raises:
-        DatabaseError: Not a URL, or of another database. The text is not repeated: it may hold a password.
+        UsageError: Not a URL, or of another database. The text is not repeated: it may hold a password.
     """
     if "\0" in text:
-        raise DatabaseError("the database URL holds a NUL character")
+        raise UsageError("the database URL holds a NUL character")
     if "://" not in text and not _URL_START.match(text):
         return sa.URL.create("sqlite", database=text)
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError):
         # Without its cause, which quotes parts of the text.
-        raise DatabaseError(
+        raise UsageError(
             "not a database URL; expected sqlite:///FILE or postgresql://USER@HOST/NAME (special characters in "
             "a user name or password percent-encoded: %40 for @)"
         ) from None
     if "@" in (url.host or ""):  # the end of a password, which would be printed as the host's name
-        raise DatabaseError("the database URL has two @; in a user name or password write %40")
+        raise UsageError("the database URL has two @; in a user name or password write %40")
     if url.drivername in {"postgres", "postgresql", "postgresql+psycopg"}:
         return url.set(drivername="postgresql+psycopg")
     if url.drivername in {"sqlite", "sqlite+pysqlite"}:
         if url.host:
-            raise DatabaseError(
-                f"sqlite://{url.host}... names a host; a relative file has three slashes: sqlite:///FILE"
-            )
+            raise UsageError(f"sqlite://{url.host} names a host; a relative file has three slashes: sqlite:///FILE")
         return url.set(drivername="sqlite", database=url.database or ":memory:")
-    raise DatabaseError(f"{url.drivername} is not supported; expected sqlite:///FILE or postgresql://USER@HOST/NAME")
+    raise UsageError(f"{url.drivername} is not supported; expected sqlite:///FILE or postgresql://USER@HOST/NAME")
 
 
 def is_in_memory(url: sa.URL) -> bool:

@@ -15,7 +15,16 @@ from tuning_registry.names import lookup_key, top_module
 
 
 class Writing(Reading):
-    """Reading, plus the writes of one transaction."""
+    """Reading, plus the writes of one transaction.
+
+    Args:
+        connection: Holds the write lock.
+        created: Whether this transaction has created the schema.
+    """
+
+    def __init__(self, connection: sa.Connection, *, created: bool) -> None:
+        super().__init__(connection)
+        self.created = created
 
     def insert_batch(self, batch: Batch, accepted: Sequence[int], now: str) -> int:
         """Insert the accepted recordings of a batch with all they hold.

@@ -12,7 +12,7 @@ from typing import Any
 from tuning_registry.canonical import parse_config
 from tuning_registry.db.reading import Row
 from tuning_registry.db.store import Store
-from tuning_registry.errors import FormatError, SelectionError
+from tuning_registry.errors import SelectionError, UsageError
 from tuning_registry.operations.reports import Entry, check_packages, entries_of
 from tuning_registry.packages import normal_distribution
 from tuning_registry.selection import Selection
@@ -36,11 +36,11 @@ class Thresholds:
     min_agreement: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raises FormatError outside the ranges."""
+        """Raises UsageError outside the ranges."""
         if self.min_votes < 1:
-            raise FormatError(f"--min-votes is at least 1, found {self.min_votes}")
+            raise UsageError(f"--min-votes is at least 1, found {self.min_votes}")
         if not 0 <= self.min_agreement <= 1:
-            raise FormatError(f"--min-agreement is a share from 0 to 1, found {self.min_agreement}")
+            raise UsageError(f"--min-agreement is a share from 0 to 1, found {self.min_agreement}")
 
     def accept(self, entry: Entry) -> bool:
         """Whether an entry has the support."""
@@ -87,7 +87,7 @@ def export_table(
         DatabaseError: The database cannot be read.
     """
     if selection.arch is None:
-        raise FormatError("an export is of one architecture")
+        raise UsageError("an export is of one architecture")
     thresholds = thresholds or Thresholds()
     selection = selection.normalised()
     with store.reading() as reading:
@@ -170,12 +170,14 @@ def _refuse_mixed(entries: Sequence[Entry]) -> None:
         if mixed:
             lists = "; ".join(
                 (f"{name}: " if name else "")
-                + ", ".join(f"{version} ({count} votes)" for version, count in sorted(counted.items()))
+                + ", ".join(
+                    f"{version} ({count} vote{'s' * (count != 1)})" for version, count in sorted(counted.items())
+                )
                 for name, counted in sorted(mixed.items())[:_SHOWN]
             )
             raise SelectionError(
-                f"the votes are of several {what} versions: {lists}. Choose with {flag} "
-                "(none: not stated), --run or --source; nothing is written"
+                f"the votes are of several {what} versions: {lists}. Choose with registry export "
+                f"{flag} (none: not stated), --run or --source; nothing is written"
             )
 
 

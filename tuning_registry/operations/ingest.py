@@ -16,7 +16,15 @@ from tuning_registry.db.batch import Batch, Pending
 from tuning_registry.db.reading import Row
 from tuning_registry.db.store import Store
 from tuning_registry.db.writing import Writing
-from tuning_registry.errors import ConflictError, FileError, FormatError, RegistryError, SchemaError, printable
+from tuning_registry.errors import (
+    ConflictError,
+    FileError,
+    FormatError,
+    RegistryError,
+    SchemaError,
+    UsageError,
+    printable,
+)
 from tuning_registry.files import expand_glob, find_below
 from tuning_registry.quick_read import QuickReader
 from tuning_registry.recordings import rank_in_name
@@ -38,7 +46,8 @@ class IngestOptions:
         source: Free text, likewise.
         replace: Let other content of a (run, rank) take the place of the old, which is kept as superseded.
         keep_going: Skip what cannot be taken instead of refusing everything.
-        number_files: Use a file's position as the rank where nothing else states one.
+        number_files: Use a file's position as the rank where nothing else states one, and name runs by the
+            order of their folders rather than by where these are.
     """
 
     run: str | None = None
@@ -51,8 +60,11 @@ class IngestOptions:
     number_files: bool = False
 
     def __post_init__(self) -> None:
-        """Raises FormatError for a value that no recording could state."""
-        Header(run=self.run, rank=self.rank, triton=self.triton, packages=self.packages, source=self.source)
+        """Raises UsageError for a value that no recording could state."""
+        try:
+            Header(run=self.run, rank=self.rank, triton=self.triton, packages=self.packages, source=self.source)
+        except FormatError as error:
+            raise UsageError(f"--{error.path[0]}: {error.what}") from error
 
 
 @dataclass(slots=True)
@@ -67,7 +79,10 @@ class IngestReport:
     withdrawn: int = 0
     derived_runs: list[str] = field(default_factory=list)
     strange_archs: list[str] = field(default_factory=list)
+    same_content: dict[str, int] = field(default_factory=dict)  # other runs that hold some of it, and how many
+    created: bool = False  # whether there was no registry in this database before
     skipped: list[RegistryError] = field(default_factory=list)
+    folders: dict[Path, int] = field(default_factory=dict)  # of the files of unnamed runs, in order of appearance
 
 
 def find_files(paths: Sequence[str | Path]) -> list[Path]:
@@ -116,7 +131,7 @@ def ingest(
     options = options or IngestOptions()
     files = find_files(paths)
     if options.rank is not None and len(files) > 1:
-        raise FormatError(f"--rank names one recording, but there are {len(files)} files")
+        raise UsageError(f"--rank names one recording, but there are {len(files)} files")
     report = IngestReport()
     batch = Batch()
     reader = QuickReader()
@@ -136,7 +151,7 @@ def add_to_batch(batch: Batch, recording: Recording, options: IngestOptions, rep
         ConflictError: An option contradicts what the recording says.
         RecordingError: The recording is not accepted.
     """
-    header, is_named = _final_header(recording, options, len(batch.pending))
+    header, is_named = _final_header(recording, options, len(batch.pending), report.folders)
     batch.add(recording, header, is_named=is_named)
     if not is_named and header.run not in report.derived_runs:
         report.derived_runs.append(str(header.run))
@@ -151,6 +166,7 @@ def write_batch(store: Store, batch: Batch, options: IngestOptions, report: Inge
         return
     now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
     with store.writing() as transaction:
+        report.created = transaction.created
         accepted, superseded = _sort_out(transaction, batch.pending, options, report)
         transaction.supersede(superseded, now)
         report.new_entries = transaction.insert_batch(batch, accepted, now)
@@ -158,7 +174,9 @@ def write_batch(store: Store, batch: Batch, options: IngestOptions, report: Inge
     report.votes = sum(sum(batch.pending[position].vote_counts.values()) for position in accepted)
 
 
-def _final_header(recording: Recording, options: IngestOptions, position: int) -> tuple[Header, bool]:
+def _final_header(
+    recording: Recording, options: IngestOptions, position: int, folders: dict[Path, int]
+) -> tuple[Header, bool]:
     """The recording's header with the options filled in, and whether its run's name was given.
 
     An option never overrides what the file says: a conflict is an error.
@@ -183,7 +201,9 @@ def _final_header(recording: Recording, options: IngestOptions, position: int) -
         raise FormatError(f"{_shown(file)}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
     is_named = changes["run"] is not None
     if not is_named:
-        changes["run"] = f"{prefix}@{_folder_digest(file)}"
+        place = folders.setdefault(file.resolve().parent, len(folders) + 1)
+        by_order = prefix if place == 1 else f"{prefix}@{place}"
+        changes["run"] = by_order if options.number_files else f"{prefix}@{_folder_digest(file)}"
     run = str(changes["run"])
     if len(check_text(run, ("run",)).encode()) > MAX_RUN_BYTES:
         raise FormatError(f"{_shown(file)}: the run's name is longer than {MAX_RUN_BYTES} bytes")
@@ -202,8 +222,8 @@ def _sort_out(
     run_names = sorted({record.identity[0] for record in pending})
     runs = transaction.runs_by_name(run_names)
     current = transaction.current_recordings(run_names)
-    digests = sorted({record.votes_digest for record in pending if not record.is_named and record.vote_counts})
-    copies = transaction.unnamed_copies(digests)
+    digests = sorted({record.votes_digest for record in pending if record.vote_counts})
+    copies = transaction.same_content(digests)
     seen: dict[tuple[str, int], Pending] = {}
     accepted: list[int] = []
     superseded: list[int] = []
@@ -223,7 +243,7 @@ def _sort_out(
             elif old is not None and not options.replace:
                 raise _other_content(record, old)
             else:
-                _check_copy(record, copies)
+                _check_copy(record, copies, report)
                 accepted.append(position)
                 if old is not None:
                     superseded.append(old["id"])
@@ -265,19 +285,25 @@ def _other_content(record: Pending, old: Row) -> ConflictError:
     )
 
 
-def _check_copy(record: Pending, copies: dict[tuple[str, int], list[str]]) -> None:
-    """Refuse the same content under the same rank of another unnamed run: a copied folder, most likely."""
+def _check_copy(record: Pending, copies: dict[tuple[str, int], list[Row]], report: IngestReport) -> None:
+    """Refuse the same content under the same rank of another unnamed run: a copied folder, most likely.
+
+    Where one of the two runs was named on purpose, both count, and the report says so.
+    """
     run, rank = record.identity
-    if record.is_named or not record.vote_counts:
+    if not record.vote_counts:
         return
     others = copies.setdefault((record.votes_digest, rank), [])
-    other = next((name for name in others if name != run), None)
-    if other is not None:
-        raise ConflictError(
-            f"{_shown(record.file)}: rank {rank} of {printable(other)!r} has exactly this content: probably a copy; "
-            "if it is another run, name it with --run"
-        )
-    others.append(run)
+    for other in others:
+        if other["run"] == run:
+            continue
+        if not record.is_named and not other["is_named"]:
+            raise ConflictError(
+                f"{_shown(record.file)}: rank {rank} of {printable(other['run'])!r} has exactly this content: "
+                "probably a copy; if it is another run, name it with --run"
+            )
+        report.same_content[other["run"]] = report.same_content.get(other["run"], 0) + 1
+    others.append({"run": run, "is_named": record.is_named})
 
 
 def _refuse(error: RegistryError, options: IngestOptions, report: IngestReport) -> None:

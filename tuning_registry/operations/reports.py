@@ -12,8 +12,9 @@ from tuning_registry.db.schema import HEAD
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.errors import SelectionError
-from tuning_registry.selection import Selection
+from tuning_registry.selection import MISSING, Selection
 
+_SHOWN = 5  # runs named in a message
 # {(shape, config id): {run: ranks}}
 Voters = Mapping[tuple[Any, ...], Mapping[str, Sequence[int]]]
 
@@ -113,6 +114,22 @@ def entries_of(rows: Sequence[Row], voters: Voters | None = None) -> list[Entry]
     return [_entry(group, voters) for group in grouped.values()]
 
 
+def what_there_is(store: Store) -> str:
+    """One line for a query that matched nothing: what could have been asked for."""
+    with store.reading() as reading:
+        archs = sorted({row["arch"] for row in reading.archs_recorded(Selection())})
+        facts = reading.recording_facts(Selection())
+        withdrawn = {row["run"] for row in reading.all_runs() if row["withdrawn_at"]}
+    runs = list(dict.fromkeys(row["run"] for row in reversed(facts)))
+    parts = {
+        "archs": archs,
+        "triton": sorted({row["triton"] or MISSING for row in facts}),
+        "runs": [*runs[:_SHOWN], *(["..."] if len(runs) > _SHOWN else [])],
+    }
+    there = "; ".join(f"{name}: {', '.join(found) or 'none'}" for name, found in parts.items())
+    return there + (f" (withdrawn: {len(withdrawn)})" if withdrawn else "")
+
+
 def check_packages(reading: Reading, selection: Selection) -> None:
     """Refuse a package filter that would filter nothing."""
     known = reading.packages_known() if selection.packages else []
@@ -181,7 +198,8 @@ class Run:
         ranks: Ranks that are recorded.
         world_size: Ranks of the job; None when unknown.
         votes: Number of votes.
-        archs, triton, packages, devices, sources, hosts: What is recorded, each distinct value once.
+        archs, triton, packages, devices, sources, hosts: What is recorded, each distinct value once; `none`
+            in `triton` where some recordings state a version and others do not.
         ingested_at: Time of its last ingest, UTC, ISO 8601.
         withdrawn_at: When it was withdrawn; None when it counts.
     """
@@ -223,13 +241,14 @@ def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> R
 
     counted = [row for member in members for row in archs.get(member["id"], [])]
     packages = {f"{package} {version}" for row in members for package, version in json.loads(row["packages"]).items()}
+    stated = {row["triton"] or MISSING for row in members}
     return Run(
         name=name,
         ranks=tuple(sorted(row["rank"] for row in members)),
         world_size=max((row["world_size"] for row in members if row["world_size"]), default=None),
         votes=sum(row["vote_count"] for row in counted),
         archs=tuple(sorted({row["arch"] for row in counted})),
-        triton=values("triton"),
+        triton=() if stated == {MISSING} else tuple(sorted(stated)),
         packages=tuple(sorted(packages)),
         devices=values("device_name"),
         sources=values("source"),
