@@ -143,9 +143,12 @@ class Store:
 
 def find_revision(connection: sa.Connection) -> str | None:
     """The revision in our version table; None without one."""
-    if not sa.inspect(connection).has_table(schema.VERSION_TABLE):
+    there = sa.inspect(connection)
+    if not there.has_table(schema.VERSION_TABLE):
         return None
     rows = connection.execute(sa.select(schema.version_table.c.version_num)).scalars().all()
+    if not rows and not there.has_table(schema.votes.name):
+        return None  # taken down to `base`: Alembic leaves its own table behind, empty
     if len(rows) != 1:
         raise SchemaError(f"{schema.VERSION_TABLE} holds {len(rows)} revisions; expected one. Restore a backup.")
     return str(rows[0])
@@ -163,5 +166,5 @@ def create_schema(connection: sa.Connection) -> None:
     if taken:
         raise SchemaError(f"the database already has a table {min(taken)!r} that is not ours; use another database")
     schema.metadata.create_all(connection, checkfirst=False)
-    schema.version_table.create(connection, checkfirst=False)
+    schema.version_table.create(connection, checkfirst=True)
     connection.execute(sa.insert(schema.version_table).values(version_num=schema.HEAD))
