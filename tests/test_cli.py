@@ -92,7 +92,9 @@ def test_data_on_stdout_and_messages_on_stderr(cli: Cli, tmp_path: Path) -> None
     ingested = cli("ingest", tmp_path / "in", "--run", "demo")
     assert ingested.stdout == ""
     assert ingested.stderr.startswith("database: ")
-    assert ingested.stderr.endswith("created the registry: there was none in this database\ningested 2 recordings, 2 votes, 1 new entry\n")
+    assert ingested.stderr.endswith(
+        "created the registry: there was none in this database\ningested 2 recordings, 2 votes, 1 new entry\n"
+    )
     for command in (("winners",), ("disagreements",), ("runs",), ("status",), ("export", "--arch", "sm90")):
         result = cli(*command)
         assert result.exit_code == 0
@@ -109,6 +111,7 @@ def test_db_is_taken_before_and_after_the_command(tmp_path: Path, monkeypatch: p
     assert run_registry("--db", two, "db", "path", "--db", one).stdout.strip() == one
     assert run_registry("db", "path").stdout.strip() == three
     assert run_registry("runs", "--db", one, "withdraw", "x").stderr.startswith(f"database: {one}")
+    assert run_registry("db", "--db", one, "path").stdout.strip() == one
     assert run_registry("--db", str(tmp_path / "a.db"), "db", "path").stdout.strip() == f"sqlite:///{tmp_path}/a.db"
     monkeypatch.delenv("TUNING_REGISTRY_DB")
     assert run_registry("db", "path").stdout.strip().endswith("/home/tuning-registry/registry.db")
@@ -148,13 +151,9 @@ def test_usage_errors_exit_2(sqlite_cli: Cli) -> None:
     [
         (("ingest", "missing.json"), "missing.json: cannot be read: No such file or directory"),
         (("ingest", "none*.json"), "none*.json: no file matches"),
-        (("ingest", H200, "--rank", "1"), "--rank names one recording, but there are 8 files"),
-        (("ingest", H200, "--package", "fla"), "--package takes NAME=VERSION, found 'fla'"),
-        (("ingest", H200 / "rec.rank0.json", "--rank", "-1"), "at rank: expected an integer from 0"),
         (("ingest", H200 / "rec.rank0.json", "--rank", "3"), "--rank 3, but the recording says 0"),
         (("winners", "--kernel", "a\0"), "NUL"),
         (("winners",), "there is no registry here yet; `registry ingest` creates it"),
-        (("export", "--arch", "sm90", "--min-agreement", "2"), "--min-agreement is a share from 0 to 1, found 2.0"),
         (("runs", "withdraw", "x"), "there is no registry here yet"),
     ],
 )
@@ -165,6 +164,57 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
     lines = [line for line in result.stderr.splitlines() if not line.startswith("database: ")]
     assert len(lines) == 1
     assert lines[0].startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ingest", H200, "--rank", "1"), "--rank names one recording, but there are 8 files"),
+        (("ingest", H200, "--package", "fla"), "--package takes NAME=VERSION, found 'fla'"),
+        (("ingest", H200, "--package", "a=1", "--package", "a=2"), "--package names 'a' twice"),
+        (("ingest", H200 / "rec.rank0.json", "--rank", "-1"), "--rank: expected an integer from 0"),
+        (("ingest", H200, "--run", ""), "--run: an empty string"),
+        (("export", "--arch", "sm90", "--min-agreement", "2"), "--min-agreement is a share from 0 to 1, found 2.0"),
+        (("export", "--arch", "sm90", "--min-votes", "0"), "--min-votes is at least 1, found 0"),
+        (("winners", "--db", "mysql://h/d"), "mysql is not supported"),
+        (("winners", "--db", ""), "--db is empty"),
+        (("ingest", H200, "--db", ":memory:"), "a database in memory ends with this command"),
+        (("winners", "--db", "host=h password=SECRET"), "keyword=value is no database URL"),
+        (("winners", "--db", "sqlite:///x.db?mode=ro"), "takes no options after ?"),
+        (("winners", "--kernel", ""), "--kernel is empty"),
+        (("winners", "--db", "sqlite://x.db"), "a relative file has three slashes"),
+    ],
+)
+def test_values_that_mean_nothing_are_wrong_usage(sqlite_cli: Cli, arguments: tuple[object, ...], message: str) -> None:
+    result = sqlite_cli(*arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+
+def test_a_query_that_matches_nothing_says_what_there_is(cli: Cli, tmp_path: Path) -> None:
+    cli("ingest", *write_ranks(tmp_path, [A]), "--run", "july", "--triton", "3.6.0")
+    for command in ("winners", "disagreements"):
+        said = cli(command, "--arch", "sm9").stderr
+        assert said.endswith("no vote matches. archs: sm90; triton: 3.6.0; runs: july\n")
+    assert "no vote on sm90 passes the filters" in cli("export", "--arch", "sm90", "--triton", "3.7").stderr
+    cli("runs", "withdraw", "july")
+    assert cli("winners").stderr.endswith("archs: none; triton: none; runs: none (withdrawn: 1)\n")
+
+
+def test_the_same_content_under_two_names_is_pointed_out(cli: Cli, tmp_path: Path) -> None:
+    paths = write_ranks(tmp_path, [A, B])
+    cli("ingest", *paths, "--run", "july")
+    said = cli("ingest", *paths, "--run", "typo").stderr
+    assert "note: 2 recordings have exactly the content of run 'july'; both runs count" in said
+
+
+def test_every_bad_file_is_named(sqlite_cli: Cli, tmp_path: Path) -> None:
+    for rank, path in enumerate(write_ranks(tmp_path, [A] * 9)):
+        if rank:
+            path.write_text("{")
+    said = sqlite_cli("ingest", tmp_path).stderr
+    assert "rec.rank1.json: not JSON at line 1 column 2" in said
+    assert "(and 7 more: " in said
+    assert "rec.rank6.json, ...)" in said
 
 
 def test_debug_shows_the_traceback(sqlite_cli: Cli) -> None:
@@ -224,6 +274,39 @@ def test_csv_cells_are_not_formulas(sqlite_cli: Cli, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_csv_survives_any_character(sqlite_cli: Cli, tmp_path: Path) -> None:
+    name = 'k\r\n",;x'
+    write_recording(tmp_path / "rec.rank0.json", {"sm90": {name: {"M=1": A}}})
+    sqlite_cli("ingest", tmp_path, "--run", "x")
+    text = sqlite_cli("winners", "--format", "csv").stdout_bytes.decode()
+    assert [row["kernel"] for row in csv.DictReader(io.StringIO(text, newline=""))] == [name]
+
+
+def test_long_integers_can_be_shown(sqlite_cli: Cli, tmp_path: Path) -> None:
+    digits = "9" * 5000
+    for rank, value in enumerate((digits, digits, "1")):
+        text = json.dumps({"sm90": {"k": {"M=1": A}}}).replace('"B": 16', f'"B": {value}')
+        write_recording(tmp_path / f"rec.rank{rank}.json", text)
+    sqlite_cli("ingest", tmp_path, "--run", "x")
+    for command in ("winners", "disagreements"):
+        assert "B=(an integer of 16,610 bits)" in sqlite_cli(command).stdout
+        for style in ("json", "csv"):
+            assert digits in sqlite_cli(command, "--format", style).stdout
+    too_long = json.dumps({"sm90": {"k": {"M=1": A}}}).replace('"B": 16', '"B": ' + "9" * 2_000_000)
+    write_recording(tmp_path / "rec.rank3.json", too_long)
+    assert "an integer of 2000000 digits; expected at most 100000" in sqlite_cli("ingest", tmp_path).stderr
+
+
+def test_links_and_globs_of_folders_lose_nothing(sqlite_cli: Cli, tmp_path: Path) -> None:
+    write_ranks(tmp_path / "real", [A])
+    (tmp_path / "top").mkdir()
+    write_recording(tmp_path / "top" / "rec.rank1.json", {"sm90": {"k": {"M=1": A}}})
+    (tmp_path / "top" / "sub").symlink_to("../real")
+    (tmp_path / "real" / "round").symlink_to("../top")
+    assert "ingested 2 recordings" in sqlite_cli("ingest", tmp_path / "top", "--run", "x").stderr
+    assert "ingested 0 recordings" in sqlite_cli("ingest", tmp_path / "rea*", "--run", "x").stderr
+
+
 def test_merge_and_report_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNING_REGISTRY_DB", f"sqlite:///{tmp_path}/never.db")
     done = run_registry("merge", H200, "-o", tmp_path / "sm90.json", "--triton", "3.6.0", "--source", "x")
@@ -243,6 +326,17 @@ def test_merge_of_several_archs_and_of_nameless_files(sqlite_cli: Cli, tmp_path:
     assert (result.exit_code, "hold votes on sm103, sm90; choose with --arch" in result.stderr) == (1, True)
     result = sqlite_cli("merge", tmp_path, "--arch", "sm90", "-o", "-")
     assert json.loads(result.stdout)["tuning_registry"]["weakest_agreement"] == [2, 2]
+
+
+def test_merge_depends_on_the_files_and_not_on_where_they_lie(sqlite_cli: Cli, tmp_path: Path) -> None:
+    for folder in ("here", "there"):
+        for node in ("n1", "n2"):  # two nodes that happen to hold the same content both count
+            write_recording(tmp_path / folder / node / "rec.rank0.json", {"sm90": {"k": {"M=1": A}}})
+    tables = {sqlite_cli("merge", tmp_path / folder, "-o", "-").stdout for folder in ("here", "there")}
+    assert len(tables) == 1
+    ours = json.loads(tables.pop())["tuning_registry"]
+    assert (ours["runs"], ours["weakest_agreement"]) == (["rec", "rec@2"], [2, 2])
+    assert sqlite_cli("report", tmp_path / "here", "--exit-code").exit_code == 0
 
 
 def test_what_an_ingest_says(sqlite_cli: Cli, tmp_path: Path) -> None:

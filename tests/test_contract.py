@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import string
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import sqlalchemy as sa
 from tests.conftest import H200, Cli, config, version_1, write_ranks, write_recording
 from tuning_registry import merge_records
 from tuning_registry.db.store import Store
-from tuning_registry.errors import ConflictError, FormatError, RecordingError, SchemaError, SelectionError
+from tuning_registry.errors import ConflictError, RecordingError, SchemaError, SelectionError, UsageError
 from tuning_registry.operations.export import Thresholds, export_table
 from tuning_registry.operations.ingest import IngestOptions, IngestReport, ingest
 from tuning_registry.operations.reports import (
@@ -77,7 +78,7 @@ def test_same_content_in_another_spelling_is_the_same(store: Store, tmp_path: Pa
 def test_other_content_is_refused_and_replace_supersedes(store: Store, tmp_path: Path) -> None:
     first, second = write_ranks(tmp_path / "1", [A])[0], write_ranks(tmp_path / "2", [B])[0]
     take(store, first)
-    with pytest.raises(ConflictError, match="rank 0 of run 'demo' is there already, with other content"):
+    with pytest.raises(ConflictError, match="rank 0 of run 'demo' is there already, with other votes"):
         take(store, second)
     report = take(store, second, replace=True)
     assert (report.new, report.replaced) == (1, 1)
@@ -93,7 +94,7 @@ def test_other_content_is_refused_and_replace_supersedes(store: Store, tmp_path:
 def test_versions_stated_later_are_not_silently_dropped(store: Store, tmp_path: Path) -> None:
     (path,) = write_ranks(tmp_path, [A])
     take(store, path)
-    with pytest.raises(ConflictError, match="the same votes under other versions"):
+    with pytest.raises(ConflictError, match="the same content under other versions"):
         take(store, path, triton="3.6.0")
     assert take(store, path, triton="3.6.0", replace=True).replaced == 1
     assert take(store, path).already == 1  # saying nothing is no difference
@@ -209,7 +210,8 @@ def test_entries_come_in_byte_order(store: Store, tmp_path: Path) -> None:
 
 def test_long_texts_are_kept_exactly(store: Store, tmp_path: Path) -> None:
     key = "|".join(["M=1", *["torch.bfloat16"] * 300])
-    kernel, arch = "pkg." + "k" * 3000, "sm90" + "x" * 3000
+    noise = "".join(random.Random(5).choices(string.ascii_letters, k=3000))  # nothing a database could compress
+    kernel, arch = f"pkg.{noise}", f"sm90{noise[:900]}"
     big = config(B="y" * 20_000, N=10**5000)
     path = tmp_path / "rec.rank0.json"
     write_recording(
@@ -221,11 +223,18 @@ def test_long_texts_are_kept_exactly(store: Store, tmp_path: Path) -> None:
     assert ("1" + "0" * 5000).encode() in made.data
 
 
+@pytest.mark.parametrize("entry", ['{"X": {"k": {}}}', '{"sm90": {"X.k": {}}}'])
+def test_names_that_postgres_cannot_index_are_refused_everywhere(store: Store, tmp_path: Path, entry: str) -> None:
+    path = write_recording(tmp_path / "rec.rank0.json", entry.replace("X", "x" * 1001))
+    with pytest.raises(RecordingError, match="a name of 1001 bytes; expected at most 1000"):
+        take(store, path)
+
+
 @pytest.mark.parametrize("name", ["run", "source", "triton"])
 def test_nul_and_surrogates_never_reach_the_database(store: Store, tmp_path: Path, name: str) -> None:
     (path,) = write_ranks(tmp_path, [A])
     for text in ("a\0b", "a\udcffb"):
-        with pytest.raises(FormatError, match="NUL|surrogate"):
+        with pytest.raises(UsageError, match="NUL|surrogate"):
             take(store, path, **{"run": "demo", name: text})
     assert store.revision() is None
 
@@ -254,13 +263,21 @@ def test_package_versions_make_groups_of_the_kernels_they_own(store: Store, tmp_
 
     record("old", "0.5.0", A)
     record("new", "0.6.0", B)
-    with pytest.raises(SelectionError, match=r"fla: fla-core 0\.5\.0 \(1 votes\), fla-core 0\.6\.0 \(1 votes\)"):
+    with pytest.raises(SelectionError, match=r"fla: fla-core 0\.5\.0 \(1 vote\), fla-core 0\.6\.0 \(1 vote\)"):
         export_table(store, Selection(arch="sm90"))
     made = export_table(store, Selection(arch="sm90", packages={"fla_core": "0.6.0"}))
     assert made.payload["kernels"]["fla.ops.k"]["M=1"]["kwargs"] == {"B": 8}
     # The other package's kernels keep the votes of both runs.
     assert [e.votes for e in find_winners(store, Selection(packages={"fla-core": "0.6.0"}))] == [1, 2]
-    assert made.payload["packages"] == {"Mamba_SSM": "2.2", "fla-core": "0.6.0"}
+    assert made.payload["packages"] == {"mamba-ssm": "2.2", "fla-core": "0.6.0"}
+    # Only runs that have a vote in the table are named by it.
+    only_fla = write_recording(tmp_path / "fla" / "rec.rank0.json", {"sm90": {"fla.ops.other": {"M=1": A}}})
+    take(store, only_fla, run="fla-only", packages={"fla-core": "0.4"})
+    made = export_table(store, Selection(arch="sm90", packages={"fla-core": "0.6.0"}))
+    assert (made.payload["tuning_registry"]["runs"], made.payload["tuning_registry"]["recordings"]) == (
+        ["new", "old"],
+        2,
+    )
     record("bare", None, A)
     votes = {
         e.kernel: e.votes for e in find_winners(store, Selection(kernel="fla.ops.k", packages={"fla-core": "none"}))
@@ -268,6 +285,56 @@ def test_package_versions_make_groups_of_the_kernels_they_own(store: Store, tmp_
     assert votes == {"fla.ops.k": 1}
     with pytest.raises(SelectionError, match="no recorded kernel belongs to a package 'nope'; .*fla-core, mamba-ssm"):
         find_winners(store, Selection(packages={"nope": "1"}))
+
+
+def test_one_distribution_has_one_spelling(store: Store, tmp_path: Path) -> None:
+    def record(stated: dict[str, str], rank: int = 0, **options: object) -> IngestReport:
+        document = version_1({"sm90": {"fla.k": {"M=1": A}}}, rank=rank, packages=stated)
+        return take(store, write_recording(tmp_path / "r.json", document), run=None, **options)
+
+    with pytest.raises(RecordingError, match="the same distribution under two spellings and versions"):
+        record({"fla-core": "1.0", "fla_core": "2.0"})
+    with pytest.raises(RecordingError, match="at packages/x: expected a name and a version"):
+        record({"x": "none"})
+    with pytest.raises(ConflictError, match="but the recording says '1.0'"):
+        record({"FLA.Core": "1.0"}, packages={"fla-core": "2.0"})
+    record({"FLA.Core": "1.0"})
+    record({"fla_core": "1.0"}, rank=1)
+    assert [(e.package, e.version, e.votes) for e in find_winners(store, Selection())] == [("fla-core", "1.0", 2)]
+    with pytest.raises(UsageError, match="'none' means not stated"):
+        IngestOptions(triton="none")
+
+
+def test_a_twin_in_one_ingest_is_compared_as_in_two(store: Store, tmp_path: Path) -> None:
+    votes = {"sm90": {"k": {"M=1": A}}}
+    one = write_recording(tmp_path / "1.json", version_1(votes, triton="3.5.0"))
+    two = write_recording(tmp_path / "2.json", version_1(votes, triton="3.6.0"))
+    with pytest.raises(ConflictError, match="with other content or versions"):
+        take(store, one, two, run=None)
+    owners = [version_1({"sm90": {"fla.k": {"M=1": A}}}, packages={"foo": "1", "bar": "2"}, modules={"fla": name})
+              for name in ("foo", "bar")]  # fmt: skip
+    take(store, write_recording(tmp_path / "3.json", owners[0]), run=None)
+    with pytest.raises(ConflictError, match="other versions or source"):
+        take(store, write_recording(tmp_path / "4.json", owners[1]), run=None)
+    assert take(store, tmp_path / "4.json", run=None, replace=True).replaced == 1
+    assert [e.package for e in find_winners(store, Selection())] == ["bar"]
+
+
+def test_replace_never_loses_a_kind_of_content(store: Store, tmp_path: Path) -> None:
+    timings = {"sm90": {"k": {"M=1": [[A, [1, 1, 1]]]}}}
+    full = version_1({"sm90": {"k": {"M=1": A}}}, timings=timings)
+    take(store, write_recording(tmp_path / "1.json", full), run=None)
+    less = version_1({"sm90": {"k": {"M=1": B}}})
+    with pytest.raises(ConflictError, match="holds no timings, which rank 0 of run 'job-1' has"):
+        take(store, write_recording(tmp_path / "2.json", less), run=None, replace=True)
+
+
+def test_a_copy_is_found_also_when_the_first_was_withdrawn(store: Store, tmp_path: Path) -> None:
+    take(store, *write_ranks(tmp_path / "a", [A]), run=None)
+    (run,) = list_runs(store)
+    set_withdrawn(store, run.name, "2026-11-30T00:00:00+00:00")
+    with pytest.raises(ConflictError, match="probably a copy"):
+        take(store, *write_ranks(tmp_path / "b", [A]), run=None)
 
 
 def test_a_withdrawn_run_counts_no_more_until_restored(store: Store, tmp_path: Path) -> None:
@@ -338,6 +405,28 @@ def test_version_1_keeps_everything_it_says(store: Store, tmp_path: Path) -> Non
     for flags in ({"run": "other"}, {"triton": "3.7.0"}, {"rank": 3}, {"packages": {"flash-linear-attention": "1"}}):
         with pytest.raises(ConflictError, match="but the recording says"):
             take(store, path, **{"run": None, **flags})  # type: ignore[arg-type]
+
+
+def test_each_kind_of_content_has_an_identity_of_its_own(store: Store, tmp_path: Path) -> None:
+    votes, timings = {"sm90": {"k": {"M=1": A}}}, {"sm90": {"k": {"M=1": [[A, [0.1, 0.1, 0.1]], [B, None]]}}}
+    seen = {"sm90": {"once": {"M=1": {"config": A, "reason": "single candidate"}}}}
+
+    def record(**content: object) -> IngestReport:
+        return take(store, write_recording(tmp_path / "job.json", version_1(**content)), run=None)  # type: ignore[arg-type]
+
+    assert record(votes={}, timings=timings).new == 1  # a file of timings does not vote
+    assert all_rows(store)["votes"] == 0
+    assert (record(votes=votes).completed, all_rows(store)["votes"]) == (1, 1)
+    assert (record(votes=votes, observations=seen).completed, all_rows(store)["observations"]) == (1, 1)
+    report = record(votes=votes, observations=seen, timings=timings)
+    assert (report.new, report.completed, report.already) == (0, 0, 1)
+    assert record(votes=votes).already == 1
+    with pytest.raises(ConflictError, match="with other timings;"):
+        record(votes=votes, timings={"sm90": {"k": {"M=1": [[A, None]]}}})
+    with pytest.raises(ConflictError, match="with other votes;"):
+        record(votes={"sm90": {"k": {"M=1": B}}})
+    assert find_winners(store, Selection())[0].votes == 1
+    assert (all_rows(store)["recordings"], all_rows(store)["timings"]) == (1, 2)
 
 
 def test_recordings_of_several_devices_are_shown_and_not_refused(store: Store, tmp_path: Path) -> None:
@@ -447,11 +536,14 @@ def test_somebody_elses_tables_are_left_alone(store: Store, database: str, tmp_p
     engine.dispose()
 
 
-def test_a_foreign_table_of_our_name_is_refused(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("made", ["TABLE votes (who VARCHAR(32))", "VIEW votes AS SELECT 1 AS one"])
+def test_a_foreign_table_of_our_name_is_refused(store: Store, cli: Cli, tmp_path: Path, made: str) -> None:
     engine = sa.create_engine(store.url)
     with engine.begin() as connection:
-        connection.execute(sa.text("CREATE TABLE votes (who VARCHAR(32))"))
+        connection.execute(sa.text(f"CREATE {made}"))
     engine.dispose()
     with pytest.raises(SchemaError, match="already has a table 'votes' that is not ours"):
         take(store, *write_ranks(tmp_path, [A]))
+    upgraded = cli("db", "upgrade")
+    assert (upgraded.exit_code, "that is not ours" in upgraded.stderr) == (1, True)
     assert store.revision() is None

@@ -94,6 +94,8 @@ def test_spellings_of_one_value_meet_and_others_do_not() -> None:
         "M=1", "M=1", "M=1", "M=\\1", "M=None", "M=\\True", "M=0", "M=0", "M=0",
     ]  # fmt: skip
     assert lookup_key("*") == "*"
+    assert lookup_key("M=(True, 2.0, -1.5)|x") == lookup_key("M=(1, 2, -1.5)|x") == "M=(1, 2, -1.5)|x"
+    assert lookup_key("M=('True', 2)") == "M=('True', 2)"
 
 
 def test_keys_without_names_meet_by_position() -> None:

@@ -30,7 +30,9 @@ def shell(tmp_path: Path) -> dict[str, str]:
     tools = tmp_path / "bin"
     tools.mkdir()
     # A machine without sqlite3's own shell still has Python's.
-    shell = "-c \"import sqlite3, sys; [print(*r, sep='|') for r in sqlite3.connect(sys.argv[1]).execute(sys.argv[2])]\""
+    shell = (
+        "-c \"import sqlite3, sys; [print(*r, sep='|') for r in sqlite3.connect(sys.argv[1]).execute(sys.argv[2])]\""
+    )
     for name, module in (("registry", "-m tuning_registry.cli"), ("python", ""), ("sqlite3", shell)):
         script = tools / name
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')

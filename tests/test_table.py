@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -112,8 +113,55 @@ def test_a_bare_name_serves_one_kernel_only(caplog: pytest.LogCaptureFixture) ->
     found = table({"_norm": {"*": config()}})
     assert found.lookup("mamba.a._norm", "M=1", [live()]) is not None
     assert found.find("fla.b._norm", "M=1", [live()]).reason == "ambiguous name"
-    assert "serves both mamba.a._norm and fla.b._norm" in caplog.text
-    assert found.lookup("mamba.a._norm", "M=2", [live()]) is not None
+    assert "could mean fla.b._norm or mamba.a._norm" in caplog.text
+    assert found.find("mamba.a._norm", "M=2", [live()]).reason == "ambiguous name"
+
+
+def test_declared_kernels_get_one_answer_whichever_asks_first() -> None:
+    for order in (("mamba.a._norm", "fla.b._norm"), ("fla.b._norm", "mamba.a._norm")):
+        found = table({"_norm": {"*": config()}, "_other": {"*": config()}})
+        found.declare(["mamba.a._norm", "fla.b._norm", "fla.b._other"])
+        assert [found.find(kernel, "M=1", [live()]).reason for kernel in order] == ["ambiguous name"] * 2
+        assert found.lookup("fla.b._other", "M=1", [live()]) is not None
+
+
+def test_strange_candidates_do_not_match_and_do_not_raise() -> None:
+    class Broken:
+        @property
+        def kwargs(self) -> object:
+            raise RuntimeError("not for you")
+
+    class Index:
+        def __index__(self) -> int:
+            return 4
+
+    circle: list[Any] = []
+    circle.append(circle)
+    strange = [Broken(), None, live(B=circle), live(kwargs=7), live(kwargs={"B": {1, 2}}), live(num_warps="4")]
+    found = table({"k": {"*": config()}})
+    good = live()
+    assert found.lookup("k", "M=1", [*strange, good]) is good
+    assert found.lookup("k", None, [good]) is None  # type: ignore[arg-type]
+    warps = IntEnum("warps", {"FOUR": 4})
+    for four in (warps.FOUR, Index()):
+        assert found.lookup("k", "M=1", [live(num_warps=four)]) is not None
+
+
+def test_an_edited_table_is_used_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write("sm90", {"k": {"*": config()}}, tmp_path / "sm90.json")
+    assert load("sm90", tmp_path)
+    assert not caplog.records
+    path = tmp_path / "sm90.json"
+    path.write_text(path.read_text().replace('"B": 64', '"B": 128'))
+    assert load("sm90", tmp_path)
+    assert "was edited" in caplog.text
+
+
+@pytest.mark.parametrize("arch", ["sm90\0", "sm\udcff", "s" * 5000, "h200", ""])
+def test_loading_never_raises(arch: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("TUNING_REGISTRY_TABLE_PATH", "b" * 5000)
+    assert not load(arch, ["a" * 300, "x\0y"])
+    assert "does not exist" in caplog.text or "is no architecture" in caplog.text
 
 
 @pytest.mark.parametrize(

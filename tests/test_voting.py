@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import H200, config, empty_database, write_ranks, write_recording
+from tests.conftest import H200, config, empty_database, version_1, write_ranks, write_recording
 from tuning_registry import count_votes, disagreement_report, disagreements, merge_records, merge_votes
 from tuning_registry.canonical import config_text
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY, parse_url
-from tuning_registry.errors import FileError
+from tuning_registry.errors import FileError, RecordingError
 from tuning_registry.operations.export import export_table
 from tuning_registry.operations.ingest import IngestOptions, ingest
 from tuning_registry.operations.reports import find_disagreements
@@ -112,6 +112,24 @@ def test_sql_and_functions_elect_alike_whatever_the_order(
                 assert made.payload["kernels"] == {kernel: entries for kernel, entries in table.items() if entries}
                 tables.setdefault(arch, set()).add(made.data)
     assert all(len(data) == 1 for data in tables.values())
+
+
+def test_one_recording_cannot_vote_twice_on_one_key(tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "r.json", {"sm90": {"k": {"M=1": config(), "M=True": config()}}})
+    with pytest.raises(RecordingError, match="at sm90/k/M=True: Triton cannot tell this key from 'M=1'"):
+        count_votes(path)
+
+
+def test_what_was_counted_is_not_counted_again(tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "a.json", version_1({"sm90": {"k": {"M=1": config()}}}, triton="3.6.0"))
+    copy = write_recording(tmp_path / "b.json", path.read_bytes())
+    assert count_votes([path, tmp_path / "*.json", copy])["sm90"]["k"]["M=1"].total() == 1
+    other = write_recording(tmp_path / "c.json", version_1({"sm90": {"k": {"M=1": config(B=1)}}}, triton="3.6.0"))
+    with pytest.raises(RecordingError, match="rank 0 of run 'job-1' is also in"):
+        count_votes([path, other])
+    newer = version_1({"sm90": {"k": {"M=1": config()}}}, rank=1, triton="3.7.0")
+    with pytest.raises(RecordingError, match=r"Triton 3\.7\.0, but others are of 3\.6\.0"):
+        count_votes([path, write_recording(tmp_path / "d.json", newer)])
 
 
 def test_ties_compare_bytes_not_numbers() -> None:

@@ -6,6 +6,7 @@ import decimal
 import hashlib
 import json
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,28 +29,35 @@ NEUTRAL: Mapping[str, object] = {
 
 # Deeper values than this are no launch parameter of any kernel, and would exhaust a recursive reader.
 MAX_DEPTH = 32
+MAX_DIGITS = 100_000
 # CPython refuses str() and int() of longer integers (sys.int_info.default_max_str_digits).
 _SHORT_DIGITS = 4300
 _EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 
 def parse_integer(digits: str) -> int:
-    """The exact value of a JSON integer of any length."""
+    """The exact value of a JSON integer.
+
+    Raises:
+        FormatError: It has more than MAX_DIGITS digits: converting one takes time that grows with their square.
+    """
+    if len(digits) > MAX_DIGITS:
+        raise FormatError(f"an integer of {len(digits)} digits; expected at most {MAX_DIGITS}")
     return int(digits) if len(digits) < _SHORT_DIGITS else int(_EXACT.create_decimal(digits))
 
 
-def dump_json(value: object, indent: int | None = None) -> str:
-    """`json.dumps(value, sort_keys=True)`, also for integers too long for Python's own conversion.
+def dump_json(value: object, indent: int | None = None, *, sort_keys: bool = True) -> str:
+    """`json.dumps(value, indent=indent, sort_keys=sort_keys)`, also for integers too long for Python's own conversion.
 
     Raises:
         ValueError: A float is not finite.
     """
     try:
-        return json.dumps(value, indent=indent, sort_keys=True, allow_nan=False)
+        return json.dumps(value, indent=indent, sort_keys=sort_keys, allow_nan=False)
     except ValueError:
         long: list[str] = []
         marked = _mark_long_integers(value, long)
-        text = json.dumps(marked, indent=indent, sort_keys=True, allow_nan=False)
+        text = json.dumps(marked, indent=indent, sort_keys=sort_keys, allow_nan=False)
         for index, digits in enumerate(long):
             text = text.replace(f'"\\u0000{index}\\u0000"', digits)
         return text
@@ -120,18 +128,16 @@ def live_config_text(candidate: object) -> str | None:
     None means that a launch field at a non-default value, or a kwarg without a JSON value, sets the
     candidate apart from everything a table can hold.
     """
-    kwargs = getattr(candidate, "kwargs", None)
-    if not isinstance(kwargs, Mapping):
-        return None
-    config: dict[str, object] = {"kwargs": {name: _listed(value) for name, value in kwargs.items()}}
-    for field in FIELDS[1:]:
-        config[field] = getattr(candidate, field, DEFAULTS.get(field))
-    for field, neutral in NEUTRAL.items():
-        if field != "pre_hook":  # a hook is no stored value: it survives because the live object is launched
-            config[field] = getattr(candidate, field, neutral)
     try:
+        kwargs = {name: _listed(value) for name, value in dict(candidate.kwargs).items()}  # type: ignore[attr-defined]
+        config: dict[str, object] = {"kwargs": kwargs}
+        for field in FIELDS[1:]:
+            config[field] = _listed(getattr(candidate, field, DEFAULTS.get(field)))
+        for field, neutral in NEUTRAL.items():
+            if field != "pre_hook":  # a hook is no stored value: it survives because the live object is launched
+                config[field] = getattr(candidate, field, neutral)
         return config_text(config)
-    except FormatError:
+    except Exception:  # noqa: BLE001  # somebody else's object, in a training job: whatever it raises, it has no text
         return None
 
 
@@ -177,8 +183,12 @@ def _same(value: object, other: object) -> bool:
 
 
 def _listed(value: object) -> object:
-    """Tuples as lists, as JSON keeps them."""
-    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
+    """A live value as JSON keeps it: tuples as lists; enum members and NumPy's numbers as plain integers."""
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    if not isinstance(value, bool | str) and hasattr(value, "__index__"):
+        return operator.index(value)
+    return value
 
 
 def _check_count(value: object, path: tuple[str, ...]) -> None:

@@ -56,7 +56,7 @@ class _Group(TyperGroup):
             _say(f"error: the output cannot be written: {error.strerror or error}")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            _say("interrupted; nothing of this was kept")
+            _say("interrupted")
             raise typer.Exit(130) from None
 
 
@@ -161,9 +161,11 @@ def _open_store(ctx: typer.Context, db: str | None) -> Store:
     """The store of `--db`, wherever it stood; says which one it is."""
     from tuning_registry.db.dialects import network_file_system
     from tuning_registry.db.store import Store
-    from tuning_registry.db.url import resolve_url, shown_url, sqlite_file
+    from tuning_registry.db.url import is_in_memory, resolve_url, shown_url, sqlite_file
 
     url = resolve_url(db if db is not None else ctx.find_root().obj)
+    if is_in_memory(url):
+        raise UsageError("a database in memory ends with this command; registry merge and report need none")
     _say(f"database: {printable(shown_url(url))}")
     file = sqlite_file(url)
     kind = network_file_system(file.parent) if file is not None else ""
@@ -253,16 +255,16 @@ def _say_ingested(report: IngestReport) -> None:
         )
     for arch in report.strange_archs:
         _say(f"note: {printable(arch)!r} is spelled like no known architecture; stored as given")
-    parts = [_count(report.new, "recording"), _count(report.votes, "vote"),
-             f"{report.new_entries:,} new {'entry' if report.new_entries == 1 else 'entries'}"]  # fmt: skip
-    if report.already:
-        parts.append(f"{report.already:,} already ingested")
-    if report.replaced:
-        parts.append(f"{report.replaced:,} superseded")
-    if report.withdrawn:
-        parts.append(f"{report.withdrawn:,} of a withdrawn run (unchanged; registry runs restore brings it back)")
-    if report.skipped:
-        parts.append(f"{len(report.skipped):,} skipped")
+    parts = [_count(report.new, "recording"), _count(report.votes, "vote")]
+    parts.append(f"{report.new_entries:,} new {'entry' if report.new_entries == 1 else 'entries'}")
+    others = {
+        "already ingested": report.already,
+        "completed": report.completed,
+        "superseded": report.replaced,
+        "of a withdrawn run (unchanged; registry runs restore brings it back)": report.withdrawn,
+        "skipped": len(report.skipped),
+    }
+    parts += [f"{count:,} {what}" for what, count in others.items() if count]
     _say("ingested " + ", ".join(parts))
 
 
@@ -410,6 +412,12 @@ def restore(
 
     changed = set_withdrawn(_open_store(ctx, db), run, None)
     _say(f"{printable(run)}: {'restored; its votes count again' if changed else 'was not withdrawn'}")
+
+
+@db_app.callback()
+def _db_group(ctx: typer.Context, db: Db = None) -> None:
+    if db is not None:
+        ctx.find_root().obj = db
 
 
 @db_app.command()

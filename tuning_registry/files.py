@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tuning_registry.canonical import parse_integer
-from tuning_registry.errors import FileError, RecordingError, printable
+from tuning_registry.errors import FileError, FormatError, RecordingError, printable
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -51,7 +51,7 @@ def expand_glob(path: Path) -> list[Path]:
 
 
 def find_below(folder: Path, suffix: str) -> list[Path]:
-    """What bears the suffix in a folder and below, sorted; hidden files and folders are left out.
+    """What bears the suffix in a folder and below, sorted; hidden files and folders are left out, links followed.
 
     Links to nothing and special files are listed: reading them says what is wrong, leaving them out would
     lose a rank without a word.
@@ -64,8 +64,12 @@ def find_below(folder: Path, suffix: str) -> list[Path]:
         raise FileError(f"{printable(str(error.filename))}: cannot be read: {_reason(error)}") from error
 
     found: list[Path] = []
-    for parent, folders, files in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+    visited = {os.path.realpath(folder)}  # links may lead round in a circle
+    for parent, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        shown = [name for name in folders if not name.startswith(".")]
+        places = {name: os.path.realpath(Path(parent, name)) for name in shown}
+        folders[:] = [name for name in shown if places[name] not in visited]
+        visited.update(places.values())
         found += [Path(parent, name) for name in files if name.endswith(suffix) and not name.startswith(".")]
     return sorted(found)
 
@@ -100,6 +104,8 @@ def parse_json(data: bytes, file: str) -> Any:
 
     try:
         document = json.loads(data.decode(), object_pairs_hook=build, parse_int=parse_integer)
+    except FormatError as error:
+        raise RecordingError(file, error.what) from error
     except UnicodeDecodeError as error:
         raise RecordingError(file, f"byte {error.start} is not UTF-8") from error
     except json.JSONDecodeError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tuning_registry.errors import RegistryError
 from tuning_registry.locations import TABLE_PATH_VARIABLE, user_table_folder
 from tuning_registry.names import is_known_arch, normal_arch
-from tuning_registry.table import TunedTable, read_table
+from tuning_registry.table import EXTRA, TunedTable, read_table
 
 PACKAGED_TABLES = Path(__file__).parent / "tables"
 
@@ -35,6 +35,9 @@ def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathL
         table_path: A folder, a table file, or a sequence of them.
     """
     wanted = normal_arch(arch)
+    if "\0" in wanted or not wanted.isprintable():
+        logger.warning("tuning_registry: %r is no architecture", arch)
+        return TunedTable("unknown", {})
     if not is_known_arch(wanted):
         logger.warning("tuning_registry: %r is spelled like no known architecture (sm90, gfx942, ...)", arch)
     for file in _candidates(wanted, table_path):
@@ -46,6 +49,9 @@ def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathL
         if table.arch != wanted:
             logger.warning("tuning_registry: table skipped: %s is for %s, not %s", file, table.arch, wanted)
             continue
+        stated = table.provenance.get(EXTRA, {}).get("digest", table.digest)
+        if stated != table.digest:
+            logger.warning("tuning_registry: %s was edited: its entries are not those its digest was made of", file)
         table.provenance["file"] = str(file)
         _warn_of_other_triton(table, file)
         return table
@@ -70,13 +76,13 @@ def installed_triton() -> str:
 def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
     folders = [given] if isinstance(given, str | os.PathLike) else list(given)
     for stated in map(Path, folders):
-        if not stated.exists():
+        if not os.path.exists(stated):  # noqa: PTH110  # unlike Path.exists, false for any path it cannot look at
             logger.warning("tuning_registry: table path %s does not exist", stated)
     folders += [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
     folders += [user_table_folder(), PACKAGED_TABLES]
     for folder in map(Path, folders):
-        file = folder / f"{arch}.json" if not folder.is_file() else folder
-        if file.exists() or file.is_symlink():
+        file = folder / f"{arch}.json" if not os.path.isfile(folder) else folder  # noqa: PTH113
+        if os.path.lexists(file):
             yield file
 
 

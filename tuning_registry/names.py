@@ -8,11 +8,14 @@ from collections.abc import Iterable, Sequence
 ANY_KEY = "*"  # in a table: every key of the kernel without an entry of its own
 UNNAMED = "?"  # the name of a key value that came without one (Triton's cache files)
 
-_KNOWN_ARCH = re.compile(r"sm\d+[a-z]?|gfx[0-9a-f]+|unknown")
-_NUMBER_LIKE = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|True|False|None|nan|[+-]?inf", re.IGNORECASE)
-_FLOAT = re.compile(r"-?\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)")  # as str() of a float writes it
+_KNOWN_ARCH = re.compile(r"sm[0-9]{1,5}[a-z]?|gfx[0-9a-f]{1,8}|unknown")
+_NUMBER_LIKE = re.compile(
+    r"[+-]?([0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|True|False|None|nan|[+-]?inf", re.IGNORECASE
+)
+_FLOAT = re.compile(r"-?[0-9]+(\.[0-9]+(e[+-]?[0-9]+)?|e[+-]?[0-9]+)")  # as str() of a float writes it
+# A number or boolean inside str() of a tuple; strings there stand in quotes.
+_TUPLE_ITEM = re.compile(r"(?<=[(, ])(True|False|-?[0-9][0-9.e+-]*)(?=[,)])")
 _SPECIAL = re.compile(r"[\\|=]")
-_UNESCAPED_BAR = re.compile(r"(?<!\\)((?:\\\\)*)\|")
 
 
 def normal_arch(arch: str) -> str:
@@ -22,13 +25,18 @@ def normal_arch(arch: str) -> str:
     `sm_90`: all are cut to the base name. Any other spelling is kept as given.
     """
     base = arch.strip().lower().partition(":")[0]
-    base = re.sub(r"^sm_(?=\d)", "sm", base)
+    base = re.sub(r"^sm_(?=[0-9])", "sm", base)
     return base if is_known_arch(base) else arch
 
 
 def is_known_arch(arch: str) -> bool:
     """Whether `arch` is spelled as NVIDIA's or AMD's architectures are (or is `unknown`: no GPU)."""
     return _KNOWN_ARCH.fullmatch(arch) is not None
+
+
+def normal_distribution(name: str) -> str:
+    """A distribution name as the package index compares them: `Mamba_SSM` is `mamba-ssm` (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def bare_name(kernel: str) -> str:
@@ -69,7 +77,17 @@ def _value_text(value: object) -> str:
 
 def split_key(key: str) -> list[str]:
     """The fields of a shape key, split at the bars that are not escaped."""
-    return _UNESCAPED_BAR.sub("\\1\0", key).split("\0") if "\\" in key else key.split("|")
+    if "\\" not in key:
+        return key.split("|")
+    fields = [""]
+    escaped = False
+    for character in key:
+        if character == "|" and not escaped:
+            fields.append("")
+        else:
+            fields[-1] += character
+        escaped = character == "\\" and not escaped
+    return fields
 
 
 def lookup_key(key: str) -> str:
@@ -85,6 +103,8 @@ def lookup_key(key: str) -> str:
 
 
 def _number_text(value: str) -> str:
+    if value.startswith("("):  # a tuple: equal to another when its items are
+        return _TUPLE_ITEM.sub(lambda match: _number_text(match[0]), value)
     if value in {"True", "False"}:
         return "1" if value == "True" else "0"
     if _FLOAT.fullmatch(value) and float(value).is_integer():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tuning_registry.names import normal_distribution
 from tuning_registry.records import Header
 
 # Distributions whose top-level module has another name, for recordings that do not say which
@@ -15,11 +15,6 @@ _WELL_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "megatron": ("megatron-core",),
     "unsloth": ("unsloth", "unsloth-zoo"),
 }
-
-
-def normal_distribution(name: str) -> str:
-    """A distribution name as the package index compares them: `Mamba_SSM` is `mamba-ssm` (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def module_owners(modules: Iterable[str], header: Header) -> dict[str, tuple[str, str]]:
@@ -32,7 +27,7 @@ def module_owners(modules: Iterable[str], header: Header) -> dict[str, tuple[str
         modules: Top-level modules of the kernels.
         header: The recording's header.
     """
-    versions = {normal_distribution(name): version for name, version in header.packages.items()}
+    versions = header.packages
     owners: dict[str, tuple[str, str]] = {}
     for module in modules:
         stated = header.modules.get(module)

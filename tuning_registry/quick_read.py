@@ -15,7 +15,7 @@ from tuning_registry.canonical import check_text
 from tuning_registry.errors import RegistryError
 from tuning_registry.files import read_bytes
 from tuning_registry.names import is_known_arch
-from tuning_registry.recordings import parse_recording
+from tuning_registry.recordings import MAX_NAME_BYTES, parse_recording
 from tuning_registry.records import Header, Recording
 
 _SEED = msgspec.json.Decoder(dict[str, dict[str, dict[str, msgspec.Raw]]])
@@ -71,7 +71,11 @@ class QuickReader:
                     colons += found[1]
                 if not names.issuperset(entries) and not self._check(entries):
                     return None
-            if "" in kernels or (not names.issuperset(kernels) and not self._check(kernels)):
+            if (
+                "" in kernels
+                or max(map(len, kernels), default=0) > MAX_NAME_BYTES // 4
+                or (not names.issuperset(kernels) and not self._check(kernels))
+            ):
                 return None
         return votes if colons == data.count(b":") else None
 
@@ -89,7 +93,7 @@ class QuickReader:
 def _read_config(piece: bytes) -> tuple[str, int] | None:
     """Canonical text of a config as it stands in a file, and the number of its colons."""
     try:
-        recording = parse_recording(b'{"arch":{"kernel":{"key":' + piece + b"}}}", "")
+        recording = parse_recording(b'{"sm0":{"k":{"":' + piece + b"}}}", "")
     except RegistryError:
         return None
-    return recording.votes["arch"]["kernel"]["key"], piece.count(b":")
+    return recording.votes["sm0"]["k"][""], piece.count(b":")

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 from tuning_registry.canonical import check_text, config_text, describe
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.files import parse_json, read_bytes
-from tuning_registry.names import normal_arch
+from tuning_registry.names import lookup_key, normal_arch, top_module
 from tuning_registry.records import Header, Observation, Recording, Timing
 
 FORMAT = "tuning-registry recording"
 VERSION = 1
-_RANK_NAME = re.compile(r"(?P<prefix>.*)\.rank(?P<rank>\d{1,9})\.json")
+MAX_NAME_BYTES = 1000
+_RANK_NAME = re.compile(r"(?P<prefix>.*)\.rank(?P<rank>[0-9]{1,9})\.json")
 _DEVICE_FIELDS = {"name": "device_name", "arch": "device_arch", "multiprocessor_count": "multiprocessor_count"}
 _HEADER_FIELDS = ("run", "rank", "world_size", "host", "triton", "packages", "modules", "source")
 _SECTIONS = ("votes", "observations", "timings", "candidate_sets")
@@ -73,7 +74,7 @@ def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
     if unknown:
         raise FormatError("unknown field of a version 1 recording", (min(unknown),))
     fields = {name: document[name] for name in _HEADER_FIELDS if document.get(name) is not None}
-    device = document.get("device") or {}
+    device = document["device"] if document.get("device") is not None else {}
     if not isinstance(device, dict) or device.keys() - _DEVICE_FIELDS.keys():
         raise FormatError(f"expected an object with {', '.join(_DEVICE_FIELDS)}", ("device",))
     fields |= {_DEVICE_FIELDS[name]: value for name, value in device.items()}
@@ -100,7 +101,7 @@ def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
         for arch, kernels in recording.observations.items()
         for kernel, keys in kernels.items()
         for key in keys
-        if key in recording.votes.get(arch, {}).get(kernel, {})
+        if lookup_key(key) in map(lookup_key, recording.votes.get(arch, {}).get(kernel, {}))
     ]
     if both:
         raise FormatError("an observation is no vote, yet this entry has both", ("observations", *both[0]))
@@ -118,9 +119,10 @@ def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[s
     """
     result: dict[str, dict[str, dict[str, T]]] = {}
     for arch, kernels in _object(document, (), "an object of architectures").items():
-        table = result.setdefault(normal_arch(_name(arch, (arch,))), {})
+        table = result.setdefault(normal_arch(_check_length(_name(arch, (arch,)), (arch,))), {})
         for kernel, entries in _object(kernels, (arch,), "an object of kernels").items():
-            known = table.setdefault(_name(kernel, (arch, kernel)), {})
+            _check_length(top_module(_name(kernel, (arch, kernel))), (arch, kernel))
+            known = table.setdefault(kernel, {})
             for key, value in _object(entries, (arch, kernel), "an object of shape keys").items():
                 check_text(key, (arch, kernel, key))
                 if key in known:
@@ -142,6 +144,13 @@ def _name(text: str, path: tuple[str, ...]) -> str:
     if not text:
         raise FormatError("an empty name", path)
     return check_text(text, path)
+
+
+def _check_length(text: str, path: tuple[str, ...]) -> str:
+    """Refuse an architecture or top-level module that Postgres cannot index (2,704 bytes a row)."""
+    if len(text) > MAX_NAME_BYTES // 4 and len(text.encode()) > MAX_NAME_BYTES:
+        raise FormatError(f"a name of {len(text.encode())} bytes; expected at most {MAX_NAME_BYTES}", path)
+    return text
 
 
 def _config(value: Any) -> str:
@@ -178,23 +187,30 @@ def _milliseconds(value: object) -> tuple[float | None, float | None, float | No
     three: list[Any] = value if isinstance(value, list) else [value] * 3
     if len(three) != 3:
         raise FormatError(f"expected [median, p20, p80] in ms, found {len(three)} numbers")
-    for number in three:
-        if number is not None and (type(number) not in (int, float) or math.isnan(number) or number < 0):
-            raise FormatError(f"expected milliseconds, or null for a failed candidate, found {describe(number)}")
-    if any(number is None or math.isinf(number) for number in three):
+    if any(number is None for number in three):
         return None, None, None
-    median, p20, p80 = (float(number) for number in three)
+    for number in three:
+        if type(number) not in (int, float):
+            raise FormatError(f"expected milliseconds, or null for a failed candidate, found {describe(number)}")
+    try:
+        median, p20, p80 = (float(number) for number in three)
+    except OverflowError:
+        raise FormatError("expected milliseconds, found an integer beyond every clock") from None
+    if not all(number >= 0 for number in (median, p20, p80)):  # nor is NaN
+        raise FormatError(f"expected milliseconds, found {median}, {p20}, {p80}")
+    if any(map(math.isinf, (median, p20, p80))):
+        return None, None, None
     return median, p20, p80
 
 
 def _other_kind(document: Mapping[str, Any]) -> str | None:
     """What a JSON object that is no recording seems to be."""
-    if "kernels" in document and "arch" in document:
+    if document.keys() & {"kernels", "packages", "arch"}:  # names of no architecture
         return "an exported per-arch table"
+    if any(isinstance(value, dict) and type(value.get("BLOCK_SIZE_M")) is int for value in document.values()):
+        return "a fused-MoE config file of vLLM or SGLang"
     if "configs_timings" in document:
         return "Triton's autotune cache file"
     if "triton_version" in document or "child_paths" in document:
         return "Triton's compile metadata"
-    if any(isinstance(value, dict) and "BLOCK_SIZE_M" in value for value in document.values()):
-        return "a fused-MoE config file of vLLM or SGLang"
     return None

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tuning_registry.canonical import check_text, describe
 from tuning_registry.errors import FormatError
-from tuning_registry.names import is_known_arch, normal_arch
+from tuning_registry.names import is_known_arch, normal_arch, normal_distribution
 
 T = TypeVar("T")
 # By architecture, then kernel, then shape key.
@@ -73,10 +73,13 @@ class Header:
             _check_count(getattr(self, name), least, name)
         if self.rank is not None and self.world_size is not None and self.rank >= self.world_size:
             raise FormatError(f"rank {self.rank} of a world of {self.world_size}", ("rank",))
-        for name in ("packages", "modules"):
-            _check_strings(getattr(self, name), name)
+        if self.triton == NOT_STATED:
+            raise FormatError(f"{NOT_STATED!r} means not stated; leave the field out", ("triton",))
+        object.__setattr__(self, "packages", _normal_packages(self.packages))
+        _check_strings(self.modules, "modules")
 
 
+NOT_STATED = "none"  # how a filter asks for recordings that do not state a version: no version of its own
 _TEXTS = ("run", "host", "device_name", "device_arch", "triton", "source")
 _COUNTS = {"rank": 0, "world_size": 1, "multiprocessor_count": 0}
 _INT32 = 2**31  # what an INTEGER column of Postgres holds
@@ -93,6 +96,19 @@ def _check_strings(value: object, name: str) -> None:
     for key, item in value.items():
         check_text(key, (name, key))
         check_text(item, (name, key))
+
+
+def _normal_packages(packages: Mapping[str, str]) -> dict[str, str]:
+    """Versions under the normal form of each distribution's name."""
+    _check_strings(packages, "packages")
+    normal: dict[str, str] = {}
+    for name, version in packages.items():
+        known = normal.setdefault(normal_distribution(name), version)
+        if not name or not version or version == NOT_STATED:
+            raise FormatError("expected a name and a version, or the package left out", ("packages", name))
+        if known != version:
+            raise FormatError("the same distribution under two spellings and versions", ("packages", name))
+    return normal
 
 
 @dataclass(frozen=True, slots=True)

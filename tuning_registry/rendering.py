@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tuning_registry.canonical import DEFAULTS, FIELDS, parse_config
+from tuning_registry.canonical import DEFAULTS, FIELDS, dump_json, parse_config
 from tuning_registry.errors import printable
 from tuning_registry.names import rank_ranges
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.reports import Choice, Entry, Run
 
 _MAX_SHARED_RANKS = 60  # characters of a rank list in a table
+_MAX_SHOWN_BITS = 1000
 _GROUP = ("triton", "package", "version")
 
 
@@ -30,16 +30,19 @@ class Format(StrEnum):
 
 def render_json(value: object) -> str:
     """Indented JSON with a final newline; ASCII, so that any console encoding can hold it."""
-    return json.dumps(value, indent=1) + "\n"
+    return dump_json(value, indent=1, sort_keys=False) + "\n"
 
 
 def render_csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
     """CSV with a header line. A cell that a spreadsheet would run as a formula gets a leading apostrophe."""
+    lines: list[list[object]] = [list(columns), *([row[column] for column in columns] for row in rows)]
+    return _lines(map(_csv_line, lines))
+
+
+def _csv_line(cells: Iterable[object]) -> str:
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(row[column]) for column in columns] for row in rows)
-    return out.getvalue()
+    csv.writer(out).writerow(_cell(cell) for cell in cells)  # its CRLF makes it quote both characters
+    return out.getvalue().removesuffix("\r\n")
 
 
 def _cell(value: object) -> object:
@@ -68,12 +71,18 @@ def _plain(value: object) -> str:
 def short_config(text: str) -> str:
     """A config as people read it: kernel parameters, then launch options that are not at their default."""
     config = parse_config(text)
-    parts = [f"{name}={value}" for name, value in config.pop("kwargs").items()]
+    parts = [f"{name}={_short_value(value)}" for name, value in config.pop("kwargs").items()]
     for name in ("num_ctas", "maxnreg", "ir_override"):
         if config[name] == DEFAULTS[name]:
             del config[name]
     launch = sorted(config.items(), key=lambda item: list(FIELDS).index(item[0]))
-    return " ".join([*parts, *(f"{name}={value}" for name, value in launch)])
+    return " ".join([*parts, *(f"{name}={_short_value(value)}" for name, value in launch)])
+
+
+def _short_value(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > _MAX_SHOWN_BITS:
+        return f"(an integer of {value.bit_length():,} bits)"
+    return str(value) if isinstance(value, str | int | float | None) else dump_json(value)
 
 
 def render_winners(entries: Sequence[Entry], style: Format) -> str:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tuning_registry.canonical import check_text
 from tuning_registry.errors import UsageError
-from tuning_registry.names import normal_arch
-from tuning_registry.packages import normal_distribution
+from tuning_registry.names import normal_arch, normal_distribution
 
 MISSING = "none"  # on the command line: recordings that do not say which version
 
@@ -35,7 +34,10 @@ class Selection:
     packages: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises FormatError for text that no database can hold."""
+        """Raises FormatError for text that no database can hold, UsageError for an empty filter."""
+        for name in ("arch", "kernel", "triton"):
+            if getattr(self, name) == "":
+                raise UsageError(f"--{name} is empty")
         for name in ("arch", "kernel", "source", "triton"):
             value = getattr(self, name)
             if value is not None:
@@ -60,7 +62,7 @@ def parse_packages(pairs: list[str]) -> dict[str, str]:
         name, equals, version = pair.partition("=")
         if not equals or not name or not version:
             raise UsageError(f"--package takes NAME=VERSION, found {pair!r}")
-        if name in packages:
+        if normal_distribution(name) in packages:
             raise UsageError(f"--package names {name!r} twice")
-        packages[name] = version
+        packages[normal_distribution(name)] = version
     return packages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -68,7 +68,7 @@ class TunedTable:
         texts = read_entries({"table": kernels}, config_text)["table"]
         self._texts = texts
         self._spellings = {kernel: _spellings(entries) for kernel, entries in texts.items()}
-        self._bare_users: dict[str, str] = {}
+        self._users: dict[str, set[str]] = {}
 
     def __bool__(self) -> bool:
         """Whether there is anything to look up."""
@@ -111,16 +111,14 @@ class TunedTable:
         """
         if not self._texts:
             return Match(None, "no table")
+        if not isinstance(key, str):
+            return Match(None, "no key")
         reason = "no kernel"
         for name in dict.fromkeys((kernel, bare_name(kernel))):
             entries = self._texts.get(name)
             if entries is None:
                 continue
-            if name != kernel and self._bare_users.setdefault(name, kernel) != kernel:
-                logger.warning(
-                    "tuning_registry: table entry %s serves both %s and %s; the second is not pinned. Record again: "
-                    "new recordings carry qualified names.", name, self._bare_users[name], kernel,
-                )  # fmt: skip
+            if name != kernel and self._is_ambiguous(name, kernel):
                 return Match(None, "ambiguous name", name)
             found = self._spelling(name, entries, key)
             if found is None and ANY_KEY in entries:
@@ -130,6 +128,26 @@ class TunedTable:
                 return Match(candidate, "" if candidate is not None else "not a candidate", name, found)
             reason = "no key"
         return Match(None, reason)
+
+    def declare(self, kernels: Iterable[str]) -> None:
+        """Say which qualified kernels this process has, before looking any of them up.
+
+        A bare name in the table serves a kernel only while no other kernel of that name is known. Declaring
+        them all first makes the answer the same whichever is launched first.
+        """
+        for kernel in kernels:
+            self._users.setdefault(bare_name(kernel), set()).add(kernel)
+
+    def _is_ambiguous(self, name: str, kernel: str) -> bool:
+        users = self._users.setdefault(name, set())
+        if kernel not in users:
+            users.add(kernel)
+        if len(users) > 1:
+            logger.warning(
+                "tuning_registry: table entry %s could mean %s: not pinned. Record again: new recordings carry "
+                "qualified names.", name, " or ".join(sorted(users)),
+            )  # fmt: skip
+        return len(users) > 1
 
     def _spelling(self, kernel: str, entries: Mapping[str, str], key: str) -> str | None:
         """The spelling under which the table holds `key`: itself, an equal one, or one without names."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tuning_registry.canonical import parse_config
-from tuning_registry.errors import printable
+from tuning_registry.errors import RecordingError, printable
 from tuning_registry.files import expand_glob
 from tuning_registry.names import lookup_key
 from tuning_registry.recordings import read_recording
@@ -50,7 +50,7 @@ def count_votes(paths: Paths) -> dict[str, dict[str, dict[str, Counter[str]]]]:
 
     Raises:
         FileError: A file cannot be read.
-        RecordingError: A file is no recording.
+        RecordingError: A file is no recording, or two of them contradict each other or state two Triton versions.
     """
     return tally_recordings(read_recording(path) for path in _files(paths))
 
@@ -59,12 +59,20 @@ def tally_recordings(recordings: Iterable[Recording]) -> dict[str, dict[str, dic
     """`count_votes` over recordings that have been read.
 
     Spellings of a key that Triton cannot tell apart (`M=True`, `M=1`) are one key, shown as the smallest.
+
+    Raises:
+        RecordingError: A recording votes under two spellings of one key.
     """
+    versions: dict[str | None, str] = {}
+    identities: dict[tuple[str, int | None], Recording] = {}
     spellings: dict[tuple[str, str, str], str] = {}
     counted: dict[tuple[str, str, str], Counter[str]] = {}
     for recording in recordings:
+        if not _counts(recording, identities, versions):
+            continue
         for arch, kernels in recording.votes.items():
             for kernel, entries in kernels.items():
+                check_twin_keys(recording.file, arch, kernel, entries)
                 for key, text in entries.items():
                     entry = (arch, kernel, lookup_key(key))
                     spellings[entry] = min(spellings.get(entry, key), key)
@@ -73,6 +81,38 @@ def tally_recordings(recordings: Iterable[Recording]) -> dict[str, dict[str, dic
     for entry, counter in counted.items():
         votes.setdefault(entry[0], {}).setdefault(entry[1], {})[spellings[entry]] = counter
     return votes
+
+
+def _counts(
+    recording: Recording, identities: dict[tuple[str, int | None], Recording], versions: dict[str | None, str]
+) -> bool:
+    """Whether a recording counts: not one that was counted already, nor one of another Triton."""
+    header = recording.header
+    first = versions.setdefault(header.triton, recording.file)
+    if len(versions) > 1:
+        other = next(iter(versions))
+        raise RecordingError(
+            first, f"Triton {header.triton or '(not stated)'}, but others are of {other or '(not stated)'}; count apart"
+        )
+    if header.run is None:
+        return True
+    twin = identities.setdefault((header.run, header.rank), recording)
+    if twin is not recording and twin.votes != recording.votes:
+        raise RecordingError(recording.file, f"rank {header.rank} of run {header.run!r} is also in {twin.file}")
+    return twin is recording
+
+
+def check_twin_keys(file: str, arch: str, kernel: str, keys: Iterable[str]) -> None:
+    """Refuse a recording that votes twice on one key, in two spellings.
+
+    Raises:
+        RecordingError: Names both spellings.
+    """
+    spelt: dict[str, str] = {}
+    for key in keys:
+        other = spelt.setdefault(lookup_key(key), key)
+        if other != key:
+            raise RecordingError(file, f"Triton cannot tell this key from {other!r}; expected one", (arch, kernel, key))
 
 
 def merge_votes(votes: ByEntry[Mapping[str, int]]) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
@@ -119,4 +159,5 @@ def disagreement_report(paths: Paths) -> str:
 
 def _files(paths: Paths) -> Sequence[Path]:
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    return [file for path in several for file in expand_glob(Path(path))]
+    files = [file for path in several for file in expand_glob(Path(path))]
+    return list({os.path.realpath(file): file for file in reversed(files)}.values())[::-1]

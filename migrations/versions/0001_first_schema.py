@@ -69,6 +69,7 @@ def upgrade() -> None:
         sa.Column("rank", sa.Integer(), nullable=False),
         reference("environment_id"),
         text("votes_digest", nullable=True),
+        text("observations_digest", nullable=True),
         text("timings_digest", nullable=True),
         sa.Column("world_size", sa.Integer()),
         text("host", nullable=True),

@@ -7,12 +7,16 @@ from array import array
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tuning_registry.canonical import dump_json, text_digest
-from tuning_registry.errors import RecordingError
 from tuning_registry.names import lookup_key, top_module
 from tuning_registry.packages import module_owners
-from tuning_registry.records import Header, Recording
+from tuning_registry.records import ByEntry, Header, Recording
+from tuning_registry.voting import check_twin_keys
+
+# What a recording may hold; each kind has an identity of its own, and may arrive in a file of its own.
+KINDS = ("votes", "observations", "timings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,8 @@ class Pending:
         file: Where it was read.
         header: Final header: run and rank are set.
         is_named: Whether the run's name was given rather than derived from the folder.
-        votes_digest: Identity of its votes and observations, whatever the spelling of the file.
-        timings_digest: Identity of its timings; None without any.
+        digests: Identity of what it holds, by kind, whatever the spelling of the file; kinds that it does not
+            hold are left out.
         environment: Its software.
         vote_counts: Number of votes by architecture.
     """
@@ -46,8 +50,7 @@ class Pending:
     file: str
     header: Header
     is_named: bool
-    votes_digest: str
-    timings_digest: str | None
+    digests: Mapping[str, str]
     environment: Environment
     vote_counts: Mapping[str, int]
 
@@ -109,16 +112,20 @@ class Batch:
                 counts[arch] = len(chosen) - before
         self._refuse_twin_keys(recording, chosen)
         environment = _environment(header)
-        digests = [self._choice_digests.get(choice) or self._choice_digest(choice) for choice in chosen]
-        observed = self._add_observations(position, recording)
         for choice in chosen:
             self.votes[choice].append(position)
-        votes_digest = hashlib.sha256(b"".join(sorted(digests)) + b"".join(sorted(observed))).hexdigest()
-        timings_digest = self._add_timings(position, recording)
-        self.pending.append(
-            Pending(recording.file, header, is_named, votes_digest, timings_digest, environment, counts)
-        )
-        modules = {top_module(kernel) for kernels in recording.votes.values() for kernel in kernels} - {""}
+        choices = [self._choice_digests.get(choice) or self._choice_digest(choice) for choice in chosen]
+        digests = {
+            "votes": hashlib.sha256(b"".join(sorted(choices))).hexdigest(),
+            "observations": self._add_observations(position, recording),
+            "timings": self._add_timings(position, recording),
+        }
+        if not chosen and (digests["observations"] or digests["timings"]):
+            digests["votes"] = ""  # a file of timings makes no statement about votes; an empty one says: none
+        held = {kind: digest for kind, digest in digests.items() if digest}
+        self.pending.append(Pending(recording.file, header, is_named, held, environment, counts))
+        sections: list[ByEntry[Any]] = [recording.votes, recording.observations, recording.timings]
+        modules = {top_module(kernel) for part in sections for kernels in part.values() for kernel in kernels} - {""}
         self.owners.setdefault(environment, {}).update(module_owners(modules, header))
 
     def _entries_of(self, arch: str, kernel: str) -> dict[str, int]:
@@ -149,29 +156,23 @@ class Batch:
         shapes = self._entry_shapes
         if len({shapes[entry] for entry, _ in chosen}) == len(chosen):
             return
-        seen: dict[int, int] = {}
-        for entry, _ in chosen:
-            other = seen.setdefault(shapes[entry], entry)
-            if other != entry:
-                first = self.entries[other][2]
-                raise RecordingError(
-                    recording.file, f"Triton cannot tell this key from {first!r}; expected one", self.entries[entry]
-                )
+        for arch, kernels in recording.votes.items():
+            for kernel, entries in kernels.items():
+                check_twin_keys(recording.file, arch, kernel, entries)
 
-    def _add_observations(self, position: int, recording: Recording) -> list[bytes]:
-        observed = []
+    def _add_observations(self, position: int, recording: Recording) -> str:
+        """Take the observations in; their digest, empty when there are none."""
+        parts = []
         for arch, kernels in recording.observations.items():
             for kernel, entries in kernels.items():
                 for key, seen in entries.items():
-                    entry = self._entry(arch, kernel, key)
                     config = None if seen.config is None else self._config(seen.config)
-                    self.observations.append((position, entry, config, seen.reason))
-                    text = dump_json([arch, kernel, key, seen.config, seen.reason])
-                    observed.append(hashlib.sha256(text.encode()).digest())
-        return observed
+                    self.observations.append((position, self._entry(arch, kernel, key), config, seen.reason))
+                    parts.append(dump_json([arch, kernel, key, seen.config, seen.reason]))
+        return text_digest("\n".join(sorted(parts))) if parts else ""
 
-    def _add_timings(self, position: int, recording: Recording) -> str | None:
-        """Take the timings and candidate sets in; their digest, None when there are none."""
+    def _add_timings(self, position: int, recording: Recording) -> str:
+        """Take the timings and candidate sets in; their digest, empty when there are none."""
         parts = []
         for arch, kernels in recording.timings.items():
             for kernel, entries in kernels.items():
@@ -186,7 +187,7 @@ class Batch:
                 for key, fingerprint in fingerprints.items():
                     self.candidate_sets.append((position, self._entry(arch, kernel, key), fingerprint))
                     parts.append(dump_json([arch, kernel, key, fingerprint]))
-        return text_digest("\n".join(sorted(parts))) if parts else None
+        return text_digest("\n".join(sorted(parts))) if parts else ""
 
 
 def _environment(header: Header) -> Environment:

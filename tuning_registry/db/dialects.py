@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -15,6 +16,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
 from tuning_registry.errors import BusyError, DatabaseError
 
+logger = logging.getLogger("tuning_registry")
 LOCK_WAIT_S: Final = 60.0
 _CONNECT_DEFAULTS: Final[dict[str, Any]] = {"connect_timeout": 15, "application_name": "tuning-registry"}
 _ADVISORY_LOCK: Final = 0x7475_6E65_7265_6769  # "tuneregi": one writer at a time, in this database only
@@ -60,23 +62,25 @@ def _sqlite_connection(target: str, *, uri: bool = False) -> sqlite3.Connection:
 def _open_sqlite(file: Path, *, writable: bool) -> sqlite3.Connection:
     if writable:
         return _sqlite_connection(str(file))
-    address = file.as_uri()
-    connection = _sqlite_connection(f"{address}?mode=ro", uri=True)
+    wal = file.with_name(file.name + "-wal")
+    if os.access(file, os.W_OK) and os.access(file.parent, os.W_OK):
+        # Not mode=ro: such a connection could not take away the -wal and -shm files at its end, and left
+        # there under a reader's name they would lock the owner out.
+        connection = _sqlite_connection(f"{file.as_uri()}?mode=rw", uri=True)
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+    if not (wal.exists() and wal.stat().st_size):
+        # Nothing is pending, so the file alone is the whole database, and nothing need be made beside it.
+        return _sqlite_connection(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
+    connection = _sqlite_connection(f"{file.as_uri()}?mode=ro", uri=True)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
         connection.close()
-        # A database in WAL mode cannot be read where its -shm file cannot be made (a read-only folder).
-        # Without a -wal file nothing is pending, and the file alone is the whole database.
-        if os.access(file.parent, os.W_OK):
-            raise
-        wal = file.with_name(file.name + "-wal")
-        if wal.exists() and wal.stat().st_size:
-            raise DatabaseError(
-                f"sqlite:///{file}: the last changes are still in {wal.name}, which cannot be read in a read-only "
-                "folder; let someone who may write to it run: registry db upgrade"
-            ) from None
-        connection = _sqlite_connection(f"{address}?mode=ro&immutable=1", uri=True)
+        raise DatabaseError(
+            f"sqlite:///{file}: the last changes are still in {wal.name}, which cannot be read from here; let someone "
+            "who may write to it run: registry db upgrade"
+        ) from None
     return connection
 
 
@@ -110,7 +114,12 @@ def prepare_new_sqlite(file: Path) -> None:
         deadline = time.monotonic() + LOCK_WAIT_S
         while True:
             try:
-                connection.execute("PRAGMA journal_mode = WAL")
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                if mode != "wal":
+                    logger.warning(
+                        "sqlite:///%s: no WAL mode here (%s), so readers and the writer wait for each other; keep the file "
+                        "on a local disk, or use Postgres", file, mode,
+                    )  # fmt: skip
                 return
             except sqlite3.OperationalError as error:
                 # Another process is doing the same; SQLite does not wait here by itself.
@@ -169,7 +178,8 @@ def translate_error(error: Exception, url: sa.URL) -> DatabaseError:
         return DatabaseError(f"{where}: the connection was lost: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):
         return DatabaseError(f"{where}: cannot connect: {_first_line(original, url)}")
-    return DatabaseError(f"{where}: {_first_line(original, url)}")
+    hint = "; registry db check says what is wrong" if state in {"42P01", "42703"} else ""
+    return DatabaseError(f"{where}: {_first_line(original, url)}{hint}")
 
 
 def _translate_sqlite(error: sqlite3.Error, where: str) -> DatabaseError:
@@ -185,7 +195,8 @@ def _translate_sqlite(error: sqlite3.Error, where: str) -> DatabaseError:
     }.get(code)
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return BusyError(f"{where}: another process held the lock for over {LOCK_WAIT_S:g} s; try again")
-    return DatabaseError(f"{where}: {said or error}")
+    hint = "; registry db check says what is wrong" if code == sqlite3.SQLITE_ERROR else ""
+    return DatabaseError(f"{where}: {said or error}{hint}")
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:

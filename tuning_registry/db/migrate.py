@@ -9,7 +9,7 @@ from alembic import command
 from alembic.config import Config
 
 from tuning_registry.db import schema
-from tuning_registry.db.store import Store, find_revision
+from tuning_registry.db.store import Store, find_revision, refuse_taken_names
 from tuning_registry.db.url import shown_url
 from tuning_registry.errors import SchemaError
 
@@ -58,6 +58,8 @@ def _migrate(store: Store, target: str, run: Callable[[Config, str], None]) -> t
                 f"{shown_url(store.url)}: the schema is newer than this program (found {before}, know {schema.HEAD}); "
                 "upgrade the package: pip install -U tuning-registry"
             )
+        if before is None:
+            refuse_taken_names(connection)
         config = alembic_config()
         config.attributes["connection"] = connection
         run(config, target)

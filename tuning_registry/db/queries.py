@@ -117,14 +117,19 @@ def _per_config(selection: Selection, environment_ids: list[int]) -> sa.Subquery
         .select_from(_with_owner(counted, owner))
         .group_by(entries.c.arch, entries.c.kernel, entries.c.lookup_key, *group, counted.c.config_id)
     )
-    for name, version in selection.packages.items():
-        modules = modules_of(name)
-        query = query.where(
-            entries.c.module.not_in(modules)
-            | (sa.func.coalesce(owner.c.package, name).in_([name, ""]))
-            & (sa.func.coalesce(owner.c.version, "") == _version(version))
-        )
+    query = query.where(*_of_packages(selection))
     return query.subquery("per_config")
+
+
+def _of_packages(selection: Selection) -> list[sa.ColumnElement[bool]]:
+    """Of the kernels that a package owns, only votes recorded with its version; other kernels as they are."""
+    owner = environment_modules
+    return [
+        entries.c.module.not_in(modules_of(name))
+        | (sa.func.coalesce(owner.c.package, name).in_([name, ""]))
+        & (sa.func.coalesce(owner.c.version, "") == _version(version))
+        for name, version in selection.packages.items()
+    ]
 
 
 def _with_owner(counted: sa.Subquery, owner: sa.Table) -> sa.Join:
@@ -241,10 +246,12 @@ def current_recordings(run_names: Iterable[str]) -> sa.Select[Any]:
             recorded_runs.c.name.label("run"),
             recordings.c.rank,
             recordings.c.votes_digest,
+            recordings.c.observations_digest,
             recordings.c.timings_digest,
             recordings.c.source,
             environments.c.triton,
             environments.c.packages,
+            environments.c.modules,
         )
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .join(environments, environments.c.id == recordings.c.environment_id)
@@ -253,7 +260,7 @@ def current_recordings(run_names: Iterable[str]) -> sa.Select[Any]:
 
 
 def same_content(votes_digests: Iterable[str]) -> sa.Select[Any]:
-    """Which counting recordings hold this content? Columns: votes_digest, rank, run, is_named."""
+    """Which current recordings hold this content, also of withdrawn runs, which may be restored? Columns: votes_digest, rank, run, is_named."""
     return (
         sa.select(
             recordings.c.votes_digest,
@@ -265,7 +272,6 @@ def same_content(votes_digests: Iterable[str]) -> sa.Select[Any]:
         .where(
             recordings.c.votes_digest.in_(list(votes_digests)),
             recordings.c.superseded_at == CURRENT,
-            recorded_runs.c.withdrawn_at.is_(None),
         )
         .order_by(recordings.c.id)
     )
@@ -318,6 +324,30 @@ def archs_recorded(selection: Selection) -> sa.Select[Any]:
     """How many votes has each counting recording on each architecture? Columns: recording_id, arch, vote_count."""
     counting = counting_recordings(selection).subquery("counting")
     return sa.select(recording_archs).join(counting, counting.c.id == recording_archs.c.recording_id)
+
+
+def contributing(selection: Selection) -> sa.Select[Any]:
+    """Which recordings have a vote on this architecture that passes the filters?"""
+    counting = counting_recordings(selection).subquery("counting")
+    if not selection.packages:
+        query = sa.select(recording_archs.c.recording_id).join(
+            counting, counting.c.id == recording_archs.c.recording_id
+        )
+        return query.where(recording_archs.c.arch == selection.arch).order_by(recording_archs.c.recording_id)
+    owner = environment_modules
+    return (
+        sa.select(votes.c.recording_id)
+        .select_from(
+            votes.join(counting, counting.c.id == votes.c.recording_id)
+            .join(entries, entries.c.id == votes.c.entry_id)
+            .outerjoin(
+                owner, (owner.c.environment_id == counting.c.environment_id) & (owner.c.module == entries.c.module)
+            )
+        )
+        .where(entries.c.arch == selection.arch, *_of_packages(selection))
+        .distinct()
+        .order_by(votes.c.recording_id)
+    )
 
 
 def all_archs() -> sa.Select[Any]:

@@ -62,6 +62,10 @@ class Reading:
         """See `queries.archs_recorded`."""
         return self._rows(queries.archs_recorded(selection))
 
+    def contributing(self, selection: Selection) -> list[int]:
+        """See `queries.contributing`."""
+        return list(self.connection.execute(queries.contributing(selection)).scalars())
+
     def all_runs(self) -> list[Row]:
         """See `queries.all_runs`."""
         return self._rows(queries.all_runs())

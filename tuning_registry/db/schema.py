@@ -69,6 +69,7 @@ recordings = sa.Table(
     sa.Column("rank", sa.Integer, nullable=False),
     sa.Column("environment_id", Id, sa.ForeignKey("environments.id"), nullable=False),
     sa.Column("votes_digest", ByteText),  # identity of the content, per kind; null: has none of that kind
+    sa.Column("observations_digest", ByteText),
     sa.Column("timings_digest", ByteText),
     sa.Column("world_size", sa.Integer),
     sa.Column("host", ByteText),

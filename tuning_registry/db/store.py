@@ -154,6 +154,14 @@ def find_revision(connection: sa.Connection) -> str | None:
     return str(rows[0])
 
 
+def refuse_taken_names(connection: sa.Connection) -> None:
+    """Refuse a database, not yet ours, in which somebody else's table or view has one of our names."""
+    found = sa.inspect(connection)
+    taken = {*found.get_table_names(), *found.get_view_names()} & {*schema.metadata.tables, "counted_votes"}
+    if taken:
+        raise SchemaError(f"the database already has a table {min(taken)!r} that is not ours; use another database")
+
+
 def create_schema(connection: sa.Connection) -> None:
     """Create every table at the head revision, in the caller's transaction.
 
@@ -162,9 +170,7 @@ def create_schema(connection: sa.Connection) -> None:
     Raises:
         SchemaError: Somebody else's table has one of our names.
     """
-    taken = set(sa.inspect(connection).get_table_names()) & set(schema.metadata.tables)
-    if taken:
-        raise SchemaError(f"the database already has a table {min(taken)!r} that is not ours; use another database")
+    refuse_taken_names(connection)
     schema.metadata.create_all(connection, checkfirst=False)
     schema.version_table.create(connection, checkfirst=True)
     connection.execute(sa.insert(schema.version_table).values(version_num=schema.HEAD))

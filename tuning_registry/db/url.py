@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tuning_registry.errors import UsageError
 from tuning_registry.locations import DATABASE_VARIABLE, default_database
 
+_KEYWORDS = re.compile(r"\b(host|user|password|dbname|port)\s*=")  # a libpq connection string
 _URL_START = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:")  # a slash short, but no file name
 # Options of a Postgres URL that are printed; any other may hold a secret, a mistyped `pasword` too.
 _SHOWN_OPTIONS = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
@@ -20,6 +21,8 @@ IN_MEMORY = sa.URL.create("sqlite", database=":memory:")
 
 def resolve_url(given: str | None) -> sa.URL:
     """The database to use: `given` (`--db`), else `TUNING_REGISTRY_DB`, else the user's SQLite file."""
+    if given == "":
+        raise UsageError("--db is empty; expected a file or a database URL")
     text = given or os.environ.get(DATABASE_VARIABLE)
     return parse_url(text) if text else sa.URL.create("sqlite", database=str(default_database()))
 
@@ -35,7 +38,9 @@ def parse_url(text: str) -> sa.URL:
     if "\0" in text:
         raise UsageError("the database URL holds a NUL character")
     if "://" not in text and not _URL_START.match(text):
-        return sa.URL.create("sqlite", database=text)
+        if _KEYWORDS.search(text):
+            raise UsageError("keyword=value is no database URL here; expected postgresql://USER@HOST/NAME")
+        return sa.URL.create("sqlite", database=os.path.expanduser(text))  # noqa: PTH111  # keeps ./ and //
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError):
@@ -51,6 +56,8 @@ def parse_url(text: str) -> sa.URL:
     if url.drivername in {"sqlite", "sqlite+pysqlite"}:
         if url.host:
             raise UsageError(f"sqlite://{url.host} names a host; a relative file has three slashes: sqlite:///FILE")
+        if url.query:
+            raise UsageError("an SQLite URL takes no options after ?")
         return url.set(drivername="sqlite", database=url.database or ":memory:")
     raise UsageError(f"{url.drivername} is not supported; expected sqlite:///FILE or postgresql://USER@HOST/NAME")
 

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from tuning_registry.canonical import text_digest
 from tuning_registry.db import dialects, queries, schema
-from tuning_registry.db.batch import Batch, Environment, Pending
+from tuning_registry.db.batch import KINDS, Batch, Environment, Pending
 from tuning_registry.db.reading import CHUNK, Reading
 from tuning_registry.names import lookup_key, top_module
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a recording of a batch goes.
+
+    Attributes:
+        kinds: What of it is inserted; the rest is there already.
+        recording_id: The recording that the database has and that is completed; None for a new one.
+    """
+
+    kinds: frozenset[str]
+    recording_id: int | None = None
 
 
 class Writing(Reading):
@@ -26,30 +40,33 @@ class Writing(Reading):
         super().__init__(connection)
         self.created = created
 
-    def insert_batch(self, batch: Batch, accepted: Sequence[int], now: str) -> int:
-        """Insert the accepted recordings of a batch with all they hold.
+    def insert_batch(self, batch: Batch, placements: Mapping[int, Placement], now: str) -> int:
+        """Insert what a batch holds that the database does not.
 
         Args:
             batch: Parsed recordings.
-            accepted: Positions in `batch.pending` to insert.
+            placements: By position in `batch.pending`: what of it to insert, and where.
             now: Time of the ingest, UTC, ISO 8601.
 
         Returns:
             The number of entries that were new.
         """
-        if not accepted:
+        if not placements:
             return 0
-        pending = [batch.pending[position] for position in accepted]
-        recording_ids = self._insert_recordings(pending, self._insert_environments(batch, pending), now)
-        ids: dict[int, int] = dict(zip(accepted, recording_ids, strict=True))
+        ids = self._place_recordings(batch, placements, now)
+        of_kind = {
+            kind: {position: ids[position] for position, place in placements.items() if kind in place.kinds}
+            for kind in KINDS
+        }
+        voting, observing, timing = (of_kind[kind] for kind in KINDS)
         choices = {
             choice: kept
             for choice, positions in batch.votes.items()
-            if (kept := [ids[position] for position in positions if position in ids])
+            if (kept := [voting[position] for position in positions if position in voting])
         }
-        timings = [row for row in batch.timings if row[0] in ids]
-        observations = [row for row in batch.observations if row[0] in ids]
-        candidate_sets = [row for row in batch.candidate_sets if row[0] in ids]
+        timings = [row for row in batch.timings if row[0] in timing]
+        observations = [row for row in batch.observations if row[0] in observing]
+        candidate_sets = [row for row in batch.candidate_sets if row[0] in timing]
         used = {entry for entry, _ in choices}
         used.update(row[1] for row in timings)
         used.update(row[1] for row in observations)
@@ -64,6 +81,14 @@ class Writing(Reading):
         dialects.insert_votes(
             self.connection,
             sorted((entry_ids[entry], config_ids[config], kept) for (entry, config), kept in choices.items()),
+        )
+        self._insert_many(
+            schema.recording_archs,
+            [
+                {"recording_id": identity, "arch": arch, "vote_count": count}
+                for position, identity in voting.items()
+                for arch, count in batch.pending[position].vote_counts.items()
+            ],
         )
         self._insert_many(
             schema.timings,
@@ -86,6 +111,21 @@ class Writing(Reading):
             [{"recording_id": ids[p], "entry_id": entry_ids[e], "fingerprint": f} for p, e, f in candidate_sets],
         )
         return new_entries
+
+    def _place_recordings(self, batch: Batch, placements: Mapping[int, Placement], now: str) -> dict[int, int]:
+        """The recording id of every placement: new ones are inserted, to others the new kinds are noted."""
+        fresh = [position for position, place in placements.items() if place.recording_id is None]
+        pending = [batch.pending[position] for position in fresh]
+        environments = self._insert_environments(batch, [batch.pending[position] for position in placements])
+        inserted = self._insert_recordings(pending, environments, now)
+        ids = dict(zip(fresh, inserted, strict=True))
+        table = schema.recordings
+        for position, place in placements.items():
+            if place.recording_id is not None:
+                ids[position] = place.recording_id
+                digests = {f"{kind}_digest": batch.pending[position].digests[kind] for kind in place.kinds}
+                self.connection.execute(sa.update(table).where(table.c.id == place.recording_id).values(digests))
+        return ids
 
     def supersede(self, recording_ids: Sequence[int], now: str) -> None:
         """Mark recordings as replaced: kept, but no longer counted."""
@@ -164,8 +204,7 @@ class Writing(Reading):
                 "run_id": runs[record.identity[0]],
                 "rank": record.identity[1],
                 "environment_id": environments[record.environment],
-                "votes_digest": record.votes_digest,
-                "timings_digest": record.timings_digest,
+                **{f"{kind}_digest": record.digests.get(kind) for kind in KINDS},
                 "world_size": record.header.world_size,
                 "host": record.header.host,
                 "device_name": record.header.device_name,
@@ -177,16 +216,7 @@ class Writing(Reading):
             }
             for record in pending
         ]
-        ids = self._insert_returning_ids(schema.recordings, rows)
-        self._insert_many(
-            schema.recording_archs,
-            [
-                {"recording_id": identity, "arch": arch, "vote_count": count}
-                for identity, record in zip(ids, pending, strict=True)
-                for arch, count in record.vote_counts.items()
-            ],
-        )
-        return ids
+        return self._insert_returning_ids(schema.recordings, rows)
 
     def _insert_entries(self, batch: Batch, used: Sequence[int]) -> tuple[dict[int, int], int]:
         rows: dict[str, dict[str, Any]] = {}

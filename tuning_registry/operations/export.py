@@ -14,7 +14,6 @@ from tuning_registry.db.reading import Row
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, UsageError
 from tuning_registry.operations.reports import Entry, check_packages, entries_of
-from tuning_registry.packages import normal_distribution
 from tuning_registry.selection import Selection
 from tuning_registry.table import table_bytes, table_payload
 
@@ -94,10 +93,9 @@ def export_table(
         check_packages(reading, selection)
         entries = entries_of(reading.winners(selection))
         facts = {row["id"]: row for row in reading.recording_facts(selection)}
-        archs = reading.archs_recorded(selection)
+        used = [facts[identity] for identity in reading.contributing(selection)]
         if not entries:
             raise _nothing_recorded(selection, reading.archs_recorded(Selection()))
-    used = [facts[row["recording_id"]] for row in archs if row["arch"] == selection.arch]
     _refuse_mixed(entries)
     kept = [entry for entry in entries if thresholds.accept(entry)]
     if not kept:
@@ -188,9 +186,8 @@ def _common_packages(used: Sequence[Row], kept: Sequence[Entry]) -> dict[str, st
         for name, version in json.loads(text).items():
             stated.setdefault(name, set()).add(version)
     common = {name: next(iter(versions)) for name, versions in stated.items() if len(versions) == 1}
-    there = {normal_distribution(name) for name in common}
-    owners = {entry.package: entry.version for entry in kept if entry.package and entry.package not in there}
-    return {**owners, **common}
+    owners = {entry.package: entry.version for entry in kept if entry.package}
+    return {**common, **owners}
 
 
 def _device(row: Row) -> str:

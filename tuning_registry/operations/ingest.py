@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuning_registry.canonical import check_text
-from tuning_registry.db.batch import Batch, Pending
+from tuning_registry.db.batch import KINDS, Batch, Pending
 from tuning_registry.db.reading import Row
 from tuning_registry.db.store import Store
-from tuning_registry.db.writing import Writing
+from tuning_registry.db.writing import Placement, Writing
 from tuning_registry.errors import (
     ConflictError,
     FileError,
@@ -32,6 +32,7 @@ from tuning_registry.records import Header, Recording
 
 # Postgres indexes names; beyond this its B-tree refuses them (2,704 bytes a row).
 MAX_RUN_BYTES = 1000
+_SHOWN = 5  # files named in an error beside the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class IngestOptions:
         source: Free text, likewise.
         replace: Let other content of a (run, rank) take the place of the old, which is kept as superseded.
         keep_going: Skip what cannot be taken instead of refusing everything.
-        number_files: Use a file's position as the rank where nothing else states one, and name runs by the
-            order of their folders rather than by where these are.
+        number_files: Take also files that state no rank, each as a run of its own, and name runs by the order
+            of their folders rather than by where these are.
     """
 
     run: str | None = None
@@ -75,6 +76,7 @@ class IngestReport:
     votes: int = 0  # votes of the new recordings
     new_entries: int = 0  # entries that no recording had before
     already: int = 0
+    completed: int = 0  # recordings that were there and got votes, observations or timings they had not
     replaced: int = 0
     withdrawn: int = 0
     derived_runs: list[str] = field(default_factory=list)
@@ -85,7 +87,7 @@ class IngestReport:
     folders: dict[Path, int] = field(default_factory=dict)  # of the files of unnamed runs, in order of appearance
 
 
-def find_files(paths: Sequence[str | Path]) -> list[Path]:
+def find_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
     """The files that paths, folders and glob patterns name; each once, in a stable order.
 
     A folder stands for every `*.json` below it, hidden ones left out.
@@ -93,22 +95,21 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
     Raises:
         FileError: A path does not exist, or names no file.
     """
+    several = [paths] if isinstance(paths, str | os.PathLike) else paths
     found: dict[Path, None] = {}
-    for given in map(str, paths):
-        path = Path(given)
+    for path in (match for given in several for match in expand_glob(Path(given))):
+        below = [path]
         if os.path.isdir(path):  # noqa: PTH112  # false where Path.is_dir raises; reading then says why
             below = find_below(path, ".json")
             if not below:
-                raise FileError(f"{printable(given)}: no .json file in this folder")
-        else:
-            below = expand_glob(path)
+                raise FileError(f"{printable(str(path))}: no .json file in this folder")
         found.update(dict.fromkeys(below))
     return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1]
 
 
 def ingest(
     store: Store,
-    paths: Sequence[str | Path],
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     options: IngestOptions | None = None,
     track: Callable[[Sequence[Path]], Iterator[Path]] = iter,
 ) -> IngestReport:
@@ -119,7 +120,7 @@ def ingest(
 
     Args:
         store: Where to.
-        paths: Files, folders, glob patterns.
+        paths: A file, folder or glob pattern, or several.
         options: What to add to the recordings, and how strict to be.
         track: Wraps the list of files, to show progress.
 
@@ -139,9 +140,23 @@ def ingest(
         try:
             add_to_batch(batch, reader.read(file), options, report)
         except RegistryError as error:
-            _refuse(error, options, report)
+            report.skipped.append(error)
+    if report.skipped and not options.keep_going:
+        raise _first_of(report.skipped)
     write_batch(store, batch, options, report)
     return report
+
+
+def _first_of(errors: Sequence[RegistryError]) -> RegistryError:
+    """The first error; where there are more, it says how many and which files."""
+    first = errors[0]
+    others = [getattr(error, "file", "") or str(error).partition(": ")[0] for error in errors[1:]]
+    if others:
+        shown = ", ".join(printable(str(other)) for other in others[:_SHOWN]) + (
+            ", ..." if len(others) > _SHOWN else ""
+        )
+        first.args = (f"{first} (and {len(others)} more: {shown})",)
+    return first
 
 
 def add_to_batch(batch: Batch, recording: Recording, options: IngestOptions, report: IngestReport) -> None:
@@ -151,7 +166,7 @@ def add_to_batch(batch: Batch, recording: Recording, options: IngestOptions, rep
         ConflictError: An option contradicts what the recording says.
         RecordingError: The recording is not accepted.
     """
-    header, is_named = _final_header(recording, options, len(batch.pending), report.folders)
+    header, is_named = _final_header(recording, options, report.folders)
     batch.add(recording, header, is_named=is_named)
     if not is_named and header.run not in report.derived_runs:
         report.derived_runs.append(str(header.run))
@@ -167,16 +182,16 @@ def write_batch(store: Store, batch: Batch, options: IngestOptions, report: Inge
     now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
     with store.writing() as transaction:
         report.created = transaction.created
-        accepted, superseded = _sort_out(transaction, batch.pending, options, report)
+        placements, superseded = _sort_out(transaction, batch.pending, options, report)
         transaction.supersede(superseded, now)
-        report.new_entries = transaction.insert_batch(batch, accepted, now)
-    report.new = len(accepted)
-    report.votes = sum(sum(batch.pending[position].vote_counts.values()) for position in accepted)
+        report.new_entries = transaction.insert_batch(batch, placements, now)
+    report.new = sum(place.recording_id is None for place in placements.values())
+    report.completed = len(placements) - report.new
+    voting = [position for position, place in placements.items() if "votes" in place.kinds]
+    report.votes = sum(sum(batch.pending[position].vote_counts.values()) for position in voting)
 
 
-def _final_header(
-    recording: Recording, options: IngestOptions, position: int, folders: dict[Path, int]
-) -> tuple[Header, bool]:
+def _final_header(recording: Recording, options: IngestOptions, folders: dict[Path, int]) -> tuple[Header, bool]:
     """The recording's header with the options filled in, and whether its run's name was given.
 
     An option never overrides what the file says: a conflict is an error.
@@ -190,17 +205,18 @@ def _final_header(
         if asked is not None and says is not None and says != asked:
             raise ConflictError(f"{_shown(file)}: --{name} {asked!r}, but the recording says {says!r}")
         changes[name] = says if says is not None else asked
-    for package, version in options.packages.items():
+    stated_packages = Header(packages=options.packages).packages
+    for package, version in stated_packages.items():
         says = header.packages.get(package, version)
         if says != version:
             raise ConflictError(f"{_shown(file)}: --package {package}={version}, but the recording says {says!r}")
-    changes["packages"] = {**options.packages, **header.packages}
+    changes["packages"] = {**stated_packages, **header.packages}
     if changes["rank"] is None and options.number_files:
-        changes["rank"] = position
+        changes["rank"], prefix = 0, file.name  # each nameless file is a run of its own
     if changes["rank"] is None:
         raise FormatError(f"{_shown(file)}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
-    is_named = changes["run"] is not None
-    if not is_named:
+    is_named = changes["run"] is not None or options.number_files
+    if changes["run"] is None:
         place = folders.setdefault(file.resolve().parent, len(folders) + 1)
         by_order = prefix if place == 1 else f"{prefix}@{place}"
         changes["run"] = by_order if options.number_files else f"{prefix}@{_folder_digest(file)}"
@@ -217,15 +233,15 @@ def _folder_digest(file: Path) -> str:
 
 def _sort_out(
     transaction: Writing, pending: Sequence[Pending], options: IngestOptions, report: IngestReport
-) -> tuple[list[int], list[int]]:
-    """Which recordings to insert (positions) and which older ones they supersede (ids)."""
+) -> tuple[dict[int, Placement], list[int]]:
+    """What to insert where, by position, and the ids of older recordings that are superseded."""
     run_names = sorted({record.identity[0] for record in pending})
     runs = transaction.runs_by_name(run_names)
     current = transaction.current_recordings(run_names)
-    digests = sorted({record.votes_digest for record in pending if record.vote_counts})
+    digests = sorted({record.digests["votes"] for record in pending if record.vote_counts})
     copies = transaction.same_content(digests)
     seen: dict[tuple[str, int], Pending] = {}
-    accepted: list[int] = []
+    placements: dict[int, Placement] = {}
     superseded: list[int] = []
     for position, record in enumerate(pending):
         try:
@@ -238,50 +254,71 @@ def _sort_out(
                 report.withdrawn += 1
                 continue
             old = current.get(record.identity)
-            if old is not None and _is_same(record, old):
+            place = _place(record, old, replace=options.replace)
+            if not place.kinds:
                 report.already += 1
-            elif old is not None and not options.replace:
-                raise _other_content(record, old)
             else:
                 _check_copy(record, copies, report)
-                accepted.append(position)
-                if old is not None:
+                placements[position] = place
+                if old is not None and place.recording_id is None:
                     superseded.append(old["id"])
                     report.replaced += 1
             seen[record.identity] = record
         except RegistryError as error:
             _refuse(error, options, report)
-    return accepted, superseded
+    return placements, superseded
+
+
+def _place(record: Pending, old: Row | None, *, replace: bool) -> Placement:
+    """Where a recording goes: a new one, what the old one lacks, or nothing when all of it is there.
+
+    Raises:
+        ConflictError: The database holds something else for this (run, rank), and `replace` is not set.
+    """
+    if old is None:
+        return Placement(frozenset(record.digests))
+    held = {kind: old[f"{kind}_digest"] for kind in KINDS if old[f"{kind}_digest"]}
+    differing = sorted(kind for kind in held if record.digests.get(kind, held[kind]) != held[kind])
+    if not differing and _says_nothing_else(record, old):
+        return Placement(frozenset(record.digests.keys() - held.keys()), old["id"])
+    run, rank = record.identity
+    lost = sorted(held.keys() - record.digests.keys())
+    if replace and lost:
+        raise ConflictError(
+            f"{_shown(record.file)}: holds no {' or '.join(lost)}, which rank {rank} of run {printable(run)!r} has; "
+            "--replace takes the place of a whole recording"
+        )
+    if replace:
+        return Placement(frozenset(record.digests))
+    what = f"other {' and '.join(differing)}" if differing else "the same content under other versions or source"
+    raise ConflictError(
+        f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is there already, with {what}; "
+        "--replace supersedes it, --run gives this one a run of its own"
+    )
 
 
 def _check_twin(record: Pending, other: Pending) -> None:
-    if (record.votes_digest, record.timings_digest) != (other.votes_digest, other.timings_digest):
+    """Refuse a second file of one (run, rank) unless it says exactly what the first one says."""
+    if (record.digests, record.environment, record.header.source) != (
+        other.digests,
+        other.environment,
+        other.header.source,
+    ):
         run, rank = record.identity
         raise ConflictError(
-            f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is also in {_shown(other.file)}, "
-            "with other content; ingest them as runs of their own (--run)"
+            f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is also in {_shown(other.file)}, with other "
+            "content or versions; ingest them one after the other, or as runs of their own (--run)"
         )
 
 
-def _is_same(record: Pending, old: Row) -> bool:
-    """Whether the database already holds this recording; what a recording leaves unsaid is no difference."""
-    if (record.votes_digest, record.timings_digest) != (old["votes_digest"], old["timings_digest"]):
-        return False
-    says, packages = record.header, json.loads(old["packages"])
+def _says_nothing_else(record: Pending, old: Row) -> bool:
+    """Whether versions and source are as the database has them; what a recording leaves unsaid is no difference."""
+    says, packages, modules = record.header, json.loads(old["packages"]), json.loads(old["modules"])
     return (
         (says.triton is None or says.triton == old["triton"])
         and (says.source is None or says.source == old["source"])
         and all(packages.get(name) == version for name, version in says.packages.items())
-    )
-
-
-def _other_content(record: Pending, old: Row) -> ConflictError:
-    run, rank = record.identity
-    same_votes = record.votes_digest == old["votes_digest"]
-    what = "the same votes under other versions or source" if same_votes else "other content"
-    return ConflictError(
-        f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is there already, with {what}; "
-        "--replace supersedes it, --run gives this one a run of its own"
+        and all(modules.get(name) == owner for name, owner in says.modules.items())
     )
 
 
@@ -293,7 +330,7 @@ def _check_copy(record: Pending, copies: dict[tuple[str, int], list[Row]], repor
     run, rank = record.identity
     if not record.vote_counts:
         return
-    others = copies.setdefault((record.votes_digest, rank), [])
+    others = copies.setdefault((record.digests["votes"], rank), [])
     for other in others:
         if other["run"] == run:
             continue

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuning_registry.canonical import check_text
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.schema import HEAD
 from tuning_registry.db.store import Store
@@ -133,8 +134,8 @@ def what_there_is(store: Store) -> str:
 def check_packages(reading: Reading, selection: Selection) -> None:
     """Refuse a package filter that would filter nothing."""
     known = reading.packages_known() if selection.packages else []
-    for name in selection.packages:
-        if name not in known:
+    for name, version in selection.packages.items():
+        if name not in known and version != MISSING:
             shown = ", ".join(known) or "none"
             raise SelectionError(f"no recorded kernel belongs to a package {name!r}; packages with kernels: {shown}")
 
@@ -268,6 +269,7 @@ def set_withdrawn(store: Store, run: str, withdrawn_at: str | None) -> bool:
         SelectionError: There is no such run.
         DatabaseError: The database cannot be written.
     """
+    check_text(run, ("run",))
     if store.revision() is None:
         raise store.absent()
     with store.writing() as transaction:
