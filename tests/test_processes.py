@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -147,7 +148,7 @@ def test_overlapping_files_are_recorded_once(store: Store, database: str, tmp_pa
     results = run_together(tmp_path, database, [("ingest", *share, "--run", "demo") for share in shares])
     assert succeeded(results), results
     assert counts(store, "recordings", "votes", "entries") == (8, 8, 1)
-    assert sum(int(said.split()[1]) for _, said in results) == 8  # "ingested N recordings"
+    assert sum(int(n) for _, said in results for n in re.findall(r"ingested (\d+) recording", said)) == 8
 
 
 @both
@@ -171,7 +172,7 @@ def test_readers_answer_while_a_writer_is_at_work(store: Store, database: str, t
         results = run_together(tmp_path, database, [("winners",), ("export", "--arch", "sm90", "-o", table)])
         assert succeeded(results), results  # they see the run as it was
         assert results[0][1] == "1 winner\n"
-    assert Command(tmp_path / "after", database, "winners").result() == (0, "no vote matches\n")
+    assert Command(tmp_path / "after", database, "winners").result()[1].startswith("no vote matches.")
 
 
 @both

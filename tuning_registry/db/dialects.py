@@ -145,6 +145,20 @@ def network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) 
     return kind if kind in _NETWORK_FILE_SYSTEMS else ""
 
 
+def insert_returning_ids(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> list[int]:
+    """Insert rows and give their ids, in order. The caller holds the write lock.
+
+    SQLite's driver inserts one row a statement where ids are asked back; there they are counted up here.
+    """
+    if connection.dialect.name != "sqlite":
+        query = sa.insert(table).returning(table.c.id, sort_by_parameter_order=True)
+        return list(connection.execute(query, rows).scalars())
+    last = connection.execute(sa.select(sa.func.coalesce(sa.func.max(table.c.id), 0))).scalar_one()
+    ids = list(range(last + 1, last + 1 + len(rows)))
+    connection.execute(sa.insert(table), [{"id": identity, **row} for identity, row in zip(ids, rows, strict=True)])
+    return ids
+
+
 def insert_votes(connection: sa.Connection, choices: list[tuple[int, int, list[int]]]) -> None:
     """Insert votes: `(entry id, config id, recording ids)`, sorted.
 
@@ -153,14 +167,12 @@ def insert_votes(connection: sa.Connection, choices: list[tuple[int, int, list[i
     if not choices:
         return
     if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(
-            "INSERT INTO votes (entry_id, config_id, recording_id) SELECT ?, ?, value FROM json_each(?)",
-            [(entry, config, json.dumps(ids)) for entry, config, ids in choices],
-        )
-    else:
-        connection.exec_driver_sql(
-            "INSERT INTO votes (entry_id, config_id, recording_id) SELECT %s, %s, unnest(%s::bigint[])", choices
-        )
+        statement = "INSERT INTO votes (entry_id, config_id, recording_id) SELECT ?, ?, value FROM json_each(?)"
+        rows = [(entry, config, json.dumps(ids)) for entry, config, ids in choices]
+    else:  # an array's literal, which is made faster than the driver dumps a list
+        statement = "INSERT INTO votes (entry_id, config_id, recording_id) SELECT %s, %s, unnest(%s::bigint[])"
+        rows = [(entry, config, f"{{{json.dumps(ids)[1:-1]}}}") for entry, config, ids in choices]
+    connection.exec_driver_sql(statement, rows)
 
 
 def translate_error(error: Exception, url: sa.URL) -> DatabaseError:

@@ -147,8 +147,7 @@ class Writing(Reading):
     def _insert_returning_ids(self, table: sa.Table, rows: list[dict[str, Any]]) -> list[int]:
         if not rows:
             return []
-        query = sa.insert(table).returning(table.c.id, sort_by_parameter_order=True)
-        return list(self.connection.execute(query, rows).scalars())
+        return dialects.insert_returning_ids(self.connection, table, rows)
 
     def _insert_missing(self, table: sa.Table, rows: dict[str, dict[str, Any]]) -> tuple[dict[str, int], int]:
         """Ids by digest of `rows`, inserting those that are not there; and how many were inserted.
