@@ -1,0 +1,44 @@
+"""A rank's recording straight into the database: what `tuning_registry.runtime` imports for a database URL."""
+
+from __future__ import annotations
+
+from tuning_registry.db.batch import Batch
+from tuning_registry.db.store import Store
+from tuning_registry.db.url import parse_url
+from tuning_registry.operations.ingest import IngestOptions, IngestReport, add_to_batch, write_batch
+from tuning_registry.records import Recording
+
+
+class DatabaseSink:
+    """Inserts recordings into one database. Ranks never create or migrate a schema: it must be there, at head.
+
+    Args:
+        store: The database.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def write(self, recording: Recording) -> None:
+        """Insert a recording in one transaction; the same one again changes nothing.
+
+        Raises:
+            SchemaError: There is no schema, or it is not this program's.
+            BusyError: Another process held the lock.
+            ConflictError: This (run, rank) is there with other content.
+            DatabaseError: The database cannot be reached or written.
+        """
+        if self._store.revision() is None:
+            raise self._store.absent()
+        batch, options, report = Batch(), IngestOptions(), IngestReport()
+        add_to_batch(batch, recording, options, report)
+        write_batch(self._store, batch, options, report)
+
+
+def open_sink(url: str) -> DatabaseSink:
+    """The sink for a database URL.
+
+    Raises:
+        UsageError: Not a database URL.
+    """
+    return DatabaseSink(Store(parse_url(url)))
