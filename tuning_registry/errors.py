@@ -7,6 +7,9 @@
     ├── TableFault (ValueError)         a file is no per-arch table, or not the one asked for
     ├── ConflictFault                   a recording contradicts what the database holds
     ├── SelectionFault                  a query or export cannot answer what was asked
+    ├── PolicyFault (ValueError)        an autotune policy cannot work in this process
+    ├── LaunchFault (RuntimeError)      a kernel launch that the policy, or a graph capture, forbids
+    ├── AgreementFault (RuntimeError)   ranks of one job chose different configs
     └── DatabaseFault                   the database cannot be opened, read or written
         ├── SchemaFault                 its schema is missing, older, newer or foreign
         └── BusyFault                   another process held the lock for too long: try again
@@ -60,6 +63,18 @@ class ConflictFault(RegistryError):
 
 class SelectionFault(RegistryError):
     """A query or an export cannot answer what was asked."""
+
+
+class PolicyFault(RegistryError, ValueError):
+    """An autotune policy cannot work in this process."""
+
+
+class LaunchFault(RegistryError, RuntimeError):
+    """A kernel launch that the policy, or a graph capture in progress, forbids; nothing was launched."""
+
+
+class AgreementFault(RegistryError, RuntimeError):
+    """Ranks of one job chose different configs."""
 
 
 class DatabaseFault(RegistryError):
