@@ -33,6 +33,9 @@ class Handler(Protocol):
     def tuned(self, tuning: Tuning) -> None:
         """Triton has chosen."""
 
+    def escaped(self, autotuner: Any) -> None:
+        """Triton times a kernel, and nothing will say which candidate it took."""
+
     def device_index(self) -> Callable[[], int] | None:
         """Gives the current device's index where devices of several architectures are visible, else None."""
 
@@ -158,6 +161,15 @@ class Adapter:
         self._listen(wanted=_has_jit_function(autotuner))
         self._watch.pruned(autotuner, kwargs, pruned)
 
+    def _on_timed(self, autotuner: Any, args: tuple[Any, ...], meta: dict[str, Any], config: Any, timing: Any) -> None:
+        if not self._watch.is_open(autotuner):
+            # Its class prunes its own way, so our pruning was not called.
+            self._seen.add(autotuner)
+            self._listen(wanted=_has_jit_function(autotuner))
+            if not self._is_listening():
+                self._handler.escaped(autotuner)
+        self._watch.timed(autotuner, args, meta, config, timing)
+
     def _on_tuned(self, tuning: Tuning) -> None:
         self._listen(wanted=False)
         self._handler.tuned(tuning)
@@ -172,7 +184,7 @@ class Adapter:
                     f"break; warm up or pin this key first (keys: {_shown_keys(autotuner, args, meta)})"
                 )
             timing = original(autotuner, *args, config=config, **meta)
-            guarded("watching a tuning", self._watch.timed, autotuner, args, meta, config, timing)
+            guarded("watching a tuning", self._on_timed, autotuner, args, meta, config, timing)
             return timing
 
         return _bench

@@ -21,6 +21,7 @@ TIMED: Final = "timed"
 INVARIANT: Final = "invariant"
 OUT_OF_SCOPE: Final = "out of scope"
 COMPILED: Final = "captured by torch.compile"
+OWN_PRUNING: Final = "its class prunes its own way, and this Triton release does not tell what it chose"
 BYPASSED: Final = "its class overrides run and was never seen to call Autotuner.run"
 
 
@@ -90,6 +91,7 @@ class Coverage:
         self._announce = announce
         self._reached: dict[str, str] = {}
         self._misses: dict[tuple[str, str, str], Miss] = {}
+        self._gaps: dict[str, str] = {}
 
     def reach(self, kernel: str, treatment: str, candidates: int) -> None:
         """Note how a kernel's multi-config autotuner is treated; the first treatment of a kernel is logged."""
@@ -106,6 +108,11 @@ class Coverage:
         with self._lock:
             return self._misses.setdefault((miss.arch, miss.kernel, miss.key), miss) is miss
 
+    def gap(self, kernel: str, why: str) -> None:
+        """Note that a kernel's choices cannot be seen."""
+        with self._lock:
+            self._gaps[kernel] = why
+
     def misses(self) -> tuple[Miss, ...]:
         """Every miss once, in order of occurrence."""
         with self._lock:
@@ -119,7 +126,9 @@ class Coverage:
     def known_gaps(self) -> list[tuple[str, str]]:
         """What is cheaply known to be uncovered: kernels in compiled graphs, kernels out of scope."""
         outside = [(kernel, OUT_OF_SCOPE) for kernel, how in sorted(self.reached().items()) if how == OUT_OF_SCOPE]
-        return [*((kernel, COMPILED) for kernel in sorted(compiled_kernels())), *outside]
+        with self._lock:
+            unseen = sorted(self._gaps.items())
+        return [*((kernel, COMPILED) for kernel in sorted(compiled_kernels())), *unseen, *outside]
 
 
 def compiled_kernels() -> set[str]:

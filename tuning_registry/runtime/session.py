@@ -120,6 +120,13 @@ class Session:
             return
         self._record((arch, kernel, key), tuning)
 
+    def escaped(self, autotuner: Any) -> None:
+        """See `adapter.Handler`."""
+        kernel = kernel_name(autotuner)
+        if self.policy.in_scope(kernel):
+            self.coverage.reach(kernel, coverage.TIMED, len(autotuner.configs))
+            self.coverage.gap(kernel, coverage.OWN_PRUNING)
+
     def _select(self, autotuner: Any, kernel: str, arch: str, key: str | None, pruned: list[Any]) -> Selection[Any]:
         """The selection of an autotuner, arch and key, kept: every call form of one key gets the same."""
         place = (id(autotuner), arch, key or "")

@@ -80,6 +80,10 @@ class Watch:
         else:
             self._pending()[id(autotuner)] = tuning
 
+    def is_open(self, autotuner: Any) -> bool:
+        """Whether this thread has a tuning of the autotuner that is not complete."""
+        return id(autotuner) in self._pending()
+
     def timed(
         self, autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], candidate: Any, timing: Any
     ) -> None:
