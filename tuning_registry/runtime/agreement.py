@@ -14,7 +14,7 @@ from tuning_registry.canonical import dump_json
 from tuning_registry.errors import AgreementFault
 from tuning_registry.names import rank_ranges
 from tuning_registry.runtime.choices import Choice, ChoiceLog
-from tuning_registry.runtime.control import active_session, install_count
+from tuning_registry.runtime.control import active_session, policy_changes
 from tuning_registry.runtime.exchange import Group, all_gather_bytes, all_gather_numbers, current_group
 
 logger = logging.getLogger("tuning_registry")
@@ -73,8 +73,8 @@ class _Known:
 
     sent: int = 0
     session: Any = None
-    # Rank's count of installed policies: a new policy starts a rank's choices afresh.
-    installs: list[int] = field(default_factory=list)
+    # By rank, how often its policy has changed: its choices then start afresh.
+    changes: list[int] = field(default_factory=list)
     # entry digest -> config digest -> ranks that chose it, as bits
     ranks: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
     texts: dict[bytes, Disagreement] = field(default_factory=dict)
@@ -168,7 +168,7 @@ def _exchange(where: Group, known: _Known, fresh: dict[bytes, bytes]) -> bool:
     payload = b"".join(entry + fresh[entry] for entry in sorted(fresh))
     summary = hashlib.sha256(payload).digest()
     words = [int.from_bytes(summary[i : i + 8], "big", signed=True) for i in range(0, 32, 8)]
-    numbers = all_gather_numbers(where, [install_count(), len(payload), *words])
+    numbers = all_gather_numbers(where, [policy_changes(), len(payload), *words])
     _forget_replaced(known, [row[0] for row in numbers])
     if not any(row[1] for row in numbers):
         return False
@@ -183,13 +183,13 @@ def _exchange(where: Group, known: _Known, fresh: dict[bytes, bytes]) -> bool:
     return True
 
 
-def _forget_replaced(known: _Known, installs: list[int]) -> None:
-    """Drop the choices of ranks that have installed another policy since; all ranks see the same counts."""
-    changed = [rank for rank, count in enumerate(known.installs) if installs[rank] != count]
-    known.installs = installs
-    for entry, configs in known.ranks.items() if changed else ():
+def _forget_replaced(known: _Known, changes: list[int]) -> None:
+    """Drop the choices of ranks whose policy has changed since; all ranks see the same counts."""
+    fresh = [rank for rank, count in enumerate(known.changes) if changes[rank] != count]
+    known.changes = changes
+    for entry, configs in known.ranks.items() if fresh else ():
         for config in list(configs):
-            for rank in changed:
+            for rank in fresh:
                 configs[config] &= ~(1 << rank)
             if not configs[config]:
                 del configs[config]

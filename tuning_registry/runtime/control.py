@@ -26,7 +26,7 @@ _session: Session | None = None
 _adapter: triton_adapter.Adapter | None = None
 _recorders: dict[tuple[str, str | None, str | None], Recorder] = {}
 _exit_hooked = False
-_installs = 0
+_changes = 0
 
 
 def install(
@@ -47,7 +47,7 @@ def install(
         PolicyFault: The policy cannot work here: it needs Triton and there is none, no table path exists, or
             the job has many processes and nothing names the run.
     """
-    global _session, _adapter, _installs  # noqa: PLW0603 - one policy per process is what there is
+    global _session, _adapter  # noqa: PLW0603 - one policy per process is what there is
     if policy is None:
         policy = AutotunePolicy.from_environment()
     elif not isinstance(policy, AutotunePolicy):
@@ -65,7 +65,6 @@ def install(
         if adapter is not None:
             adapter.attach()
         _session, _adapter = session, adapter
-        _installs += 1
         _hook_exit()
     return resolved
 
@@ -82,9 +81,9 @@ def active_policy() -> AutotunePolicy | None:
     return None if session is None else session.policy
 
 
-def install_count() -> int:
-    """How many policies this process has installed."""
-    return _installs
+def policy_changes() -> int:
+    """How often this process has installed or uninstalled a policy: each time its choices start afresh."""
+    return _changes
 
 
 def active_session() -> Session | None:
@@ -148,13 +147,14 @@ def _recorder_of(policy: AutotunePolicy) -> Recorder | None:
 
 
 def _take_out(keep: Recorder | None = None) -> None:
-    global _session, _adapter  # noqa: PLW0603 - see install
+    global _session, _adapter, _changes  # noqa: PLW0603 - see install
     session, adapter = _session, _adapter
     if adapter is not None:
         adapter.detach()
     if session is not None and session.recorder is not None and session.recorder is not keep:
         session.recorder.finish()
     _session = _adapter = None
+    _changes += 1
 
 
 def _hook_exit() -> None:

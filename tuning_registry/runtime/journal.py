@@ -10,10 +10,11 @@ from typing import Final
 
 from tuning_registry.runtime.guard import guarded
 
-# A killed rank loses what came after the last write. Writing takes the interpreter lock while it spells the
-# document out, so a slow write also lengthens the pause after it.
+# A killed rank loses what came after the last write. Writing holds the interpreter lock while it spells the
+# document out, so a slow write lengthens the pause after it, up to a limit.
 INTERVAL_S: Final = 1.0
-_SHARE: Final = 20  # a write may take at most one part in so many of the time
+_PAUSE_PER_WRITE: Final = 10.0
+_LONGEST_PAUSE_S: Final = 3.0
 
 
 class Journal:
@@ -68,6 +69,7 @@ class Journal:
             self._changed.clear()
             began = time.monotonic()
             guarded("writing the recording", self._write)
-            self._ending.wait(max(self._interval_s, _SHARE * (time.monotonic() - began)))
+            pause_s = min(_PAUSE_PER_WRITE * (time.monotonic() - began), _LONGEST_PAUSE_S)
+            self._ending.wait(max(self._interval_s, pause_s))
         if self._last is not None:
             guarded("finishing the recording", self._last)

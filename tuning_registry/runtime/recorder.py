@@ -128,7 +128,8 @@ class Recorder:
         device = self.device
         header = Header(
             run=self._run, rank=place.rank, world_size=place.world_size, host=host_name(), device_name=device.name,
-            device_arch=None if device.arch == UNKNOWN else device.arch, multiprocessor_count=device.multiprocessor_count,
+            device_arch=None if device.arch == UNKNOWN else device.arch,
+            multiprocessor_count=device.multiprocessor_count,
             triton=installed_triton() or None, packages=packages, modules=modules, source=self._source,
         )  # fmt: skip
         return Recording("", header, _nested(votes), _nested(observations), _nested(timings), _nested(sets))
@@ -174,7 +175,7 @@ class Recorder:
             self._write_elsewhere(error)
         if self._url is None:
             return
-        if write_with_retries(self._url, self.recording()):
+        if guarded("handing the recording to the database", write_with_retries, self._url, self.recording()):
             if self._file is not None:
                 self._file.unlink(missing_ok=True)
                 self._file = None
