@@ -15,7 +15,7 @@ def user_folder() -> Path:
     Nothing is created.
     """
     try:
-        from platformdirs import user_data_path  # here, since it is most of what importing the loader would cost
+        from platformdirs import user_data_path  # here: whoever imports the loader mostly never asks
     except ImportError:  # a training image with the bare source only: the same answer for Linux
         pass
     else:

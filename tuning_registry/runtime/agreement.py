@@ -67,7 +67,7 @@ class Agreement:
         return not self.disagreements
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Known:
     """What one group has told each other so far: the same on every rank after every check."""
 

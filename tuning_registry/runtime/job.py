@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import secrets
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from tuning_registry.errors import PolicyFault
@@ -136,15 +138,12 @@ def _job_store() -> Any:
         return distributed.distributed_c10d._get_default_store()
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() != "true":
         return None
-    from datetime import timedelta
-
-    from torch.distributed import distributed_c10d as c10d
-
-    agent: Any = c10d.TCPStore(
+    dist: Any = importlib.import_module("torch.distributed")
+    agent = dist.TCPStore(
         os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=20)
     )
     # Prefixed, since a restarted job may meet the same agent again.
-    return c10d.PrefixStore("restart" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), agent)
+    return dist.PrefixStore("restart" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), agent)
 
 
 def _count(text: str | None) -> int | None:

@@ -19,7 +19,7 @@ UNSUPPORTED_KEY: Final = "unsupported key"
 _NO_ENTRY: Final = frozenset({"no table", "no kernel", "no key", "ambiguous name", UNSUPPORTED_KEY})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Selection(Generic[C]):
     """What a pinned launch uses.
 

@@ -14,7 +14,7 @@ SINGLE: Final = "single"
 FAILED: Final = "failed"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Tuning:
     """Triton's choice for one key of one autotuner.
 

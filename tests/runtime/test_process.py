@@ -1,0 +1,205 @@
+"""Whole processes: what an import loads and costs, the command, launchers, Triton's interpreter."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tuning_registry.recordings import read_recording
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(*arguments, cwd=ROOT, check=True, **environment):
+    variables = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
+    ended = subprocess.run([sys.executable, *map(str, arguments)], cwd=cwd, env=variables, capture_output=True, text=True,
+                           timeout=240, check=False)  # fmt: skip
+    assert not check or ended.returncode == 0, ended.stderr
+    return ended
+
+
+def test_importing_the_runtime_loads_neither_databases_nor_triton():
+    forbidden = {"sqlalchemy", "alembic", "typer", "msgspec", "torch", "triton", "numpy", "argparse", "tuning_registry.sinks",
+                 "tuning_registry.db", "tuning_registry.operations"}  # fmt: skip
+    loaded = json.loads(python("-c", "import tuning_registry.runtime, sys, json; print(json.dumps(sorted(sys.modules)))").stdout)
+    assert forbidden & set(loaded) == set()
+
+
+def test_importing_the_runtime_has_no_side_effect(tmp_path):
+    code = "import threading, atexit, logging, tuning_registry.runtime; print(threading.active_count(), logging.getLogger('tuning_registry').handlers)"
+    assert python("-c", code, cwd=tmp_path).stdout.split() == ["1", "[]"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_import_adds_under_30_ms_to_a_process_that_has_triton():
+    """CPU time without the garbage collector, whose passes over torch's objects fall where they fall."""
+    pytest.importorskip("triton")
+    pytest.importorskip("torch")
+    code = "import torch, triton, gc, time; gc.disable(); t = time.process_time(); import tuning_registry.runtime; print(time.process_time() - t)"
+    assert min(float(python("-c", code).stdout) for _ in range(4)) < 0.030
+
+
+def test_without_triton_install_raises_only_where_the_policy_needs_it():
+    code = """
+        import sys
+        sys.modules["triton"] = None
+        from tuning_registry.errors import PolicyFault
+        from tuning_registry.runtime import active_policy, coverage_report, install, verify_choices
+        print(install({"mode": "auto"}).mode, verify_choices().ranks, coverage_report().reached)
+        for needing in ({"mode": "pinned"}, {"record_path": "r"}, {"chaos": True}):
+            try:
+                install(needing)
+            except PolicyFault as fault:
+                print("needs Triton" in str(fault), active_policy().mode)
+    """
+    assert python("-c", textwrap.dedent(code)).stdout.splitlines() == ["auto 1 {}", *["True auto"] * 3]
+
+
+def test_install_touches_no_device():
+    pytest.importorskip("triton")
+    pytest.importorskip("torch")
+    code = """
+        import torch, triton
+        touched = []
+        for name in ("_lazy_init", "get_device_properties", "is_available", "device_count", "current_device"):
+            setattr(torch.cuda, name, lambda *a, name=name: touched.append(name))
+        class Trap:
+            def __getattr__(self, name):
+                touched.append(name)
+                raise RuntimeError(name)
+        triton.runtime.driver = Trap()
+        from tuning_registry.runtime import active_policy, control, install
+        for policy in ({"mode": "pinned"}, {"record_path": "r"}, {"mode": "auto"}):
+            install(policy)
+            print(active_policy().mode, touched)
+        control.active_session().current_device()
+        print(touched)
+    """
+    assert python("-c", textwrap.dedent(code)).stdout.splitlines() == ["pinned []", "record []", "auto []", "['is_available', 'active']"]
+
+
+SCRIPT = """
+import sys
+from tests.runtime.fakes import autotuner, launch
+from tuning_registry.runtime import active_policy
+launch(autotuner())
+print(__name__, sys.argv, sys.path[0], active_policy().to_mapping())
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    pytest.importorskip("triton")
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "train.py").write_text(SCRIPT)
+    (tmp_path / "pack" / "__init__.py").write_text("")
+    return tmp_path / "pack" / "train.py"
+
+
+def test_the_command_runs_a_script_under_the_policy_of_options_over_environment(tmp_path, script):
+    ended = python(
+        "-m", "tuning_registry.runtime", "--record-path", tmp_path / "r", "--run=job", "--block-sizes", "A=1", script, "--lr", "0.1", "--run", "x",
+        cwd=tmp_path, TUNING_REGISTRY_ARCH="sm90", TUNING_REGISTRY_RUN="other",
+    )  # fmt: skip
+    policy = {"mode": "record", "record_path": str(tmp_path / "r"), "block_sizes": {"A": 1}, "run": "job", "arch": "sm90"}
+    assert ended.stdout.strip() == f"__main__ {[str(script), '--lr', '0.1', '--run', 'x']} {script.parent} {policy}"
+    (file,) = tmp_path.glob("r.job.*.rank0.json")
+    assert list(read_recording(file).votes["sm90"]) == ["pkg.ops.kernel"]
+
+
+def test_the_command_runs_a_module(tmp_path, script):
+    ended = python("-m", "tuning_registry.runtime", "--deterministic", "-m", "pack.train", "-m", "x", cwd=tmp_path)
+    name, rest = ended.stdout.split(" ", 1)
+    assert name == "__main__"
+    assert "'-m', 'x'" in rest
+    assert "{'mode': 'pinned'}" in rest
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--mode", "pin", "x.py"], "invalid choice"), (["--verify-every", "often", "x.py"], "--verify-every: expected an integer"),
+     (["--mode", "record", "x.py"], "record_path"), ([], "script")],
+)  # fmt: skip
+def test_a_refused_policy_is_wrong_usage(tmp_path, options, message):
+    ended = python("-m", "tuning_registry.runtime", *options, cwd=tmp_path, check=False)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_scripts_own_end_is_the_commands(tmp_path):
+    (tmp_path / "x.py").write_text("raise SystemExit(7)")
+    assert python("-m", "tuning_registry.runtime", "x.py", cwd=tmp_path, check=False).returncode == 7
+
+
+@pytest.mark.parametrize("launcher", [["--nproc-per-node=2"], ["--nproc-per-node=2", "--standalone"]])
+def test_torchrun_ranks_share_one_run(tmp_path, script, launcher):
+    """Plain torchrun names no run; its agent's store does, without a process group."""
+    pytest.importorskip("torch")
+    port = ["--master-port", str(20000 + os.getpid() % 20000)] if len(launcher) == 1 else []
+    python("-m", "torch.distributed.run", *launcher, *port, "-m", "tuning_registry.runtime", "--record-path", tmp_path / "r", "--arch", "sm90", script,
+           cwd=tmp_path)  # fmt: skip
+    headers = [read_recording(file).header for file in sorted(tmp_path.glob("r.*.json"))]
+    assert sorted(header.rank for header in headers) == [0, 1]
+    assert {header.world_size for header in headers} == {2}
+    assert len({header.run for header in headers}) == 1
+
+
+SPAWN = """
+import sys
+import torch.multiprocessing as mp
+
+def work(rank, folder):
+    import torch.distributed as dist
+    from tests.runtime.fakes import autotuner, launch
+    from tuning_registry.runtime import install
+    dist.init_process_group("gloo", init_method="file://" + folder + "/store", rank=rank, world_size=2)
+    install({"record_path": folder + "/r", "arch": "sm90"})
+    launch(autotuner())
+
+if __name__ == "__main__":
+    mp.spawn(work, (sys.argv[1],), nprocs=2)
+"""
+
+
+def test_spawned_workers_finish_their_recordings_though_they_run_no_exit_handlers(tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    (tmp_path / "x.py").write_text(SPAWN)
+    python("x.py", tmp_path, cwd=tmp_path)
+    assert sorted(read_recording(file).header.rank for file in tmp_path.glob("r.*.json")) == [0, 1]
+
+
+INTERPRETED = """
+import sys, torch, triton, triton.language as tl
+from tuning_registry.runtime import choice_log, coverage_report, install
+
+def autotune(fn):
+    # Not triton.autotune: the oldest release's asks for a GPU's timer whatever it is given.
+    configs = [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})]
+    return triton.runtime.Autotuner(fn, fn.arg_names, configs, ["n"], None, None, do_bench=lambda call, quantiles: [1.0] * 3)
+
+@autotune
+@triton.jit
+def double(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+
+for policy in ({"record_path": sys.argv[1]}, {"mode": "pinned"}):
+    install(policy)
+    x = torch.ones(50)
+    double[lambda meta: (triton.cdiv(50, meta["BLOCK"]),)](x, 50)
+    print(x.sum().item(), choice_log()[0].arch, coverage_report().faults)
+"""
+
+
+def test_tritons_interpreter_records_nothing_and_pins(tmp_path):
+    pytest.importorskip("triton")
+    (tmp_path / "x.py").write_text(INTERPRETED)
+    lines = python("x.py", tmp_path / "r", cwd=tmp_path, TRITON_INTERPRET="1").stdout.splitlines()
+    assert lines == ["100.0 unknown {}", "100.0 unknown {}"]
+    assert list(tmp_path.glob("r.*")) == []
