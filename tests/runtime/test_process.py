@@ -40,7 +40,8 @@ def test_the_import_adds_under_30_ms_to_a_process_that_has_triton():
     pytest.importorskip("triton")
     pytest.importorskip("torch")
     code = "import torch, triton, gc, time; gc.disable(); t = time.process_time(); import tuning_registry.runtime; print(time.process_time() - t)"
-    assert min(float(python("-c", code).stdout) for _ in range(4)) < 0.030
+    # The least of several: a neighbour on the same core can double one measurement, never halve it.
+    assert any(float(python("-c", code).stdout) < 0.030 for _ in range(8))
 
 
 def test_without_triton_install_raises_only_where_the_policy_needs_it():
@@ -189,17 +190,28 @@ def double(x, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
 
-for policy in ({"record_path": sys.argv[1]}, {"mode": "pinned"}):
-    install(policy)
+def call():
     x = torch.ones(50)
     double[lambda meta: (triton.cdiv(50, meta["BLOCK"]),)](x, 50)
-    print(x.sum().item(), choice_log()[0].arch, coverage_report().faults)
+    return x.sum().item()
+
+if sys.argv[1:] == ["alone"]:
+    print(call())
+else:
+    for policy in ({"record_path": sys.argv[1]}, {"mode": "pinned"}):
+        install(policy)
+        print(call(), choice_log()[0].arch, coverage_report().faults)
 """
 
 
 def test_tritons_interpreter_records_nothing_and_pins(tmp_path):
     pytest.importorskip("triton")
     (tmp_path / "x.py").write_text(INTERPRETED)
-    lines = python("x.py", tmp_path / "r", cwd=tmp_path, TRITON_INTERPRET="1").stdout.splitlines()
-    assert lines == ["100.0 unknown {}", "100.0 unknown {}"]
+    alone = python("x.py", "alone", cwd=tmp_path, check=False, TRITON_INTERPRET="1")
+    ended = python("x.py", tmp_path / "r", cwd=tmp_path, check=False, TRITON_INTERPRET="1")
+    if alone.returncode == 0:
+        assert ended.stdout.splitlines() == ["100.0 unknown {}", "100.0 unknown {}"]
+    else:  # the oldest release's interpreter refuses its own autotuner's launch options, with us or without
+        assert ended.stderr.splitlines()[-1] == alone.stderr.splitlines()[-1]
+    assert ended.stderr.count("interpreter, whose times mean nothing") == 1
     assert list(tmp_path.glob("r.*")) == []
