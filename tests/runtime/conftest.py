@@ -2,6 +2,9 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,12 +12,12 @@ from tuning_registry.runtime import control, uninstall
 from tuning_registry.runtime.guard import reset_faults
 
 
-def pytest_configure(config):
+def pytest_configure(config: Any) -> None:
     config.addinivalue_line("markers", "gpu: needs a GPU, and is skipped visibly without one")
 
 
 @pytest.fixture(autouse=True)
-def clean_process(monkeypatch, tmp_path):
+def clean_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     launchers = ("TUNING_REGISTRY_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "TRITON_CACHE_AUTOTUNING")
     for name in list(os.environ):
         if name.startswith(launchers) or name in {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}:
@@ -25,4 +28,6 @@ def clean_process(monkeypatch, tmp_path):
     uninstall()
     control._recorders.clear()
     reset_faults()
-    assert "triton" not in sys.modules or "tuning_registry" not in sys.modules["triton"].runtime.Autotuner.run.__module__
+    assert (
+        "triton" not in sys.modules or "tuning_registry" not in sys.modules["triton"].runtime.Autotuner.run.__module__
+    )

@@ -1,11 +1,14 @@
 """Triton's real Autotuner over kernels that run nothing and timers that measure nothing."""
 
+# ruff: noqa: ARG002, ANN001 - fakes take what Triton passes
+
 from __future__ import annotations
 
 import itertools
 import json
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,10 +30,10 @@ ARCH = "sm90"
 class Tensor:
     """Has a dtype, and must never be turned into text or a truth value."""
 
-    def __init__(self, dtype="torch.float32"):
+    def __init__(self, dtype: Any = "torch.float32") -> None:
         self.dtype = dtype
 
-    def __str__(self):
+    def __str__(self) -> str:
         raise AssertionError("a tensor was turned into text")
 
     __repr__ = __bool__ = __format__ = __str__
@@ -39,14 +42,14 @@ class Tensor:
 class FakeJIT(JITFunction):
     """A JITFunction (as Triton's listener expects) that compiles nothing and notes its launches."""
 
-    def __init__(self, fn, arg_names, behave=None):
+    def __init__(self, fn: Any, arg_names: Any, behave: Any = None) -> None:
         self.fn = fn
         self.__name__ = fn.__name__
         self.arg_names = list(arg_names)
         self.launches = []
         self.behave = behave
 
-    def run(self, *args, grid, warmup, **kwargs):
+    def run(self, *args: Any, grid: Any, warmup: Any, **kwargs: Any) -> Any:
         self.launches.append(kwargs)
         if self.behave is not None:
             self.behave(*args, **kwargs)
@@ -56,23 +59,23 @@ class FakeJIT(JITFunction):
 class PlainKernel:
     """A kernel that is no JITFunction, as in Triton's interpreter."""
 
-    def __init__(self, fn):
+    def __init__(self, fn: Any) -> None:
         self.fn = fn
         self.launches = []
 
-    def run(self, *args, grid, warmup, **kwargs):
+    def run(self, *args: Any, grid: Any, warmup: Any, **kwargs: Any) -> None:
         self.launches.append(kwargs)
 
 
 class Timer:
     """A `do_bench` that answers from a list of medians, runs the kernel once, and counts."""
 
-    def __init__(self, medians=None, runs=True):
+    def __init__(self, medians: Any = None, runs: Any = True) -> None:
         self.medians = None if medians is None else itertools.cycle(medians)
         self.calls = 0
         self.runs = runs
 
-    def __call__(self, kernel_call, quantiles):
+    def __call__(self, kernel_call: Any, quantiles: Any) -> Any:
         self.calls += 1
         if self.runs:
             kernel_call()
@@ -82,15 +85,15 @@ class Timer:
         return [median, median * 0.9, median * 1.1]
 
 
-def function(name="kernel", module="pkg.ops"):
+def function(name: Any = "kernel", module: Any = "pkg.ops") -> Any:
     """A plain function under a name and module of its own."""
     made = types.FunctionType((lambda *a: None).__code__, {"__name__": module}, name)
     made.__module__, made.__qualname__ = module, name
     return made
 
 
-def autotuner(configs=None, key=("M",), args=("x", "y", "M"), *, name="kernel", module="pkg.ops", timer=None,
-              cls=Autotuner, behave=None, reset_to_zero=None, restore_value=None, plain=False, **options):  # fmt: skip
+def autotuner(configs: Any=None, key: Any=("M",), args: Any=("x", "y", "M"), *, name: Any="kernel", module: Any="pkg.ops", timer: Any=None,
+              cls=Autotuner, behave: Any=None, reset_to_zero: Any=None, restore_value: Any=None, plain: Any=False, **options: Any) -> Any:  # fmt: skip
     """A real Autotuner over a fake kernel; `.timer` is its clock, `.fn.launches` what was launched."""
     configs = three() if configs is None else configs
     fn = function(name, module)
@@ -101,25 +104,29 @@ def autotuner(configs=None, key=("M",), args=("x", "y", "M"), *, name="kernel", 
     return made
 
 
-def three():
-    return [Config({"BLOCK_M": 128}, num_warps=8), Config({"BLOCK_M": 64}, num_warps=4), Config({"BLOCK_M": 32}, num_warps=4)]
+def three() -> Any:
+    return [
+        Config({"BLOCK_M": 128}, num_warps=8),
+        Config({"BLOCK_M": 64}, num_warps=4),
+        Config({"BLOCK_M": 32}, num_warps=4),
+    ]
 
 
-def launch(kernel, *args, **kwargs):
+def launch(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     return kernel[(1,)](*(args or (Tensor(), Tensor(), 16)), **kwargs)
 
 
-def launched(kernel):
+def launched(kernel: Any) -> Any:
     """BLOCK_M of every launch."""
     return [kwargs.get("BLOCK_M") for kwargs in kernel.fn.launches]
 
 
-def stored(config):
+def stored(config: Any) -> Any:
     """A live config as a table stores it."""
     return parse_config(live_config_text(config))
 
 
-def write_table(folder: Path, kernels, arch=ARCH, **provenance) -> Path:
+def write_table(folder: Path, kernels: Any, arch: Any = ARCH, **provenance: Any) -> Path:
     """A table file from `{kernel: {key: config}}`."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{arch}.json"
@@ -130,11 +137,11 @@ def write_table(folder: Path, kernels, arch=ARCH, **provenance) -> Path:
 KEY = "M=16|torch.float32|torch.float32"
 
 
-def only_recording(folder: Path):
+def only_recording(folder: Path) -> Any:
     """The one recording in a folder."""
     (file,) = sorted(folder.glob("*.json"))
     return read_recording(file)
 
 
-def counted(folder: Path):
+def counted(folder: Path) -> Any:
     return [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,14 @@ torch = pytest.importorskip("torch")
 
 from tests.runtime.fakes import Timer, autotuner, launch, three  # noqa: E402
 from tuning_registry.canonical import live_config_text  # noqa: E402
-from tuning_registry.runtime import choice_digest, choice_log, coverage_report, install, maybe_verify_choices, verify_choices  # noqa: E402
+from tuning_registry.runtime import (
+    choice_digest,
+    choice_log,
+    coverage_report,
+    install,
+    maybe_verify_choices,
+    verify_choices,
+)
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [live_config_text(config) for config in three()]
@@ -136,11 +144,13 @@ SIZE = 3
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The folder in which the processes have left their answers."""
     folder = tmp_path_factory.mktemp("ranks")
     (folder / "rec").mkdir()
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("TUNING_REGISTRY_", "SLURM_", "TORCHELASTIC_"))}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("TUNING_REGISTRY_", "SLURM_", "TORCHELASTIC_"))
+    }
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder)], cwd=ROOT,
@@ -157,17 +167,17 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def ranks(folder, request):
+def ranks(folder: Path, request: pytest.FixtureRequest) -> Any:
     """By rank, what the scenario of that name left."""
     return [pickle.loads((folder / f"out{rank}").read_bytes())[request.param] for rank in range(SIZE)]
 
 
-def scenario(name):
+def scenario(name: Any) -> Any:
     return pytest.mark.parametrize("ranks", [name], indirect=True)
 
 
 @scenario("agreeing")
-def test_ranks_that_agree_exchange_one_small_message_a_check(ranks):
+def test_ranks_that_agree_exchange_one_small_message_a_check(ranks: Any) -> None:
     for out in ranks:
         assert out["results"] == [(True, 3, 40, True), (True, 3, 40, False)]
         assert out["sent"] == [("all_gather_numbers", 6)] * 2
@@ -176,7 +186,7 @@ def test_ranks_that_agree_exchange_one_small_message_a_check(ranks):
 
 
 @scenario("news")
-def test_only_what_several_ranks_chose_is_compared_and_only_news_are_sent(ranks):
+def test_only_what_several_ranks_chose_is_compared_and_only_news_are_sent(ranks: Any) -> None:
     key = "M=16|torch.float32|torch.float32"
     split = [("pkg.ops.split", key, {TEXTS[0]: (0,), TEXTS[1]: (1,)})]
     for out in ranks:
@@ -190,12 +200,12 @@ def test_only_what_several_ranks_chose_is_compared_and_only_news_are_sent(ranks)
 
 
 @scenario("spellings")
-def test_equal_spellings_of_a_key_are_one_entry(ranks):
+def test_equal_spellings_of_a_key_are_one_entry(ranks: Any) -> None:
     assert [out["result"] for out in ranks] == [(True, 1)] * 3
 
 
 @scenario("strict")
-def test_strict_raises_on_every_rank_and_in_a_subgroup_ranks_count_within_it(ranks):
+def test_strict_raises_on_every_rank_and_in_a_subgroup_ranks_count_within_it(ranks: Any) -> None:
     for out in ranks:
         assert out["raised"] == 2
         assert "1 of 1 entries differ between 3 ranks: pkg.ops.kernel M=16" in out["text"]
@@ -204,28 +214,28 @@ def test_strict_raises_on_every_rank_and_in_a_subgroup_ranks_count_within_it(ran
 
 
 @scenario("chaos")
-def test_chaos_is_the_positive_control_and_a_new_policy_starts_afresh(ranks):
+def test_chaos_is_the_positive_control_and_a_new_policy_starts_afresh(ranks: Any) -> None:
     assert [out["results"] for out in ranks] == [[(True, 1), (False, 1), (True, 0), (True, 1)]] * 3
 
 
 @scenario("changed")
-def test_a_choice_that_changes_is_told_anew(ranks):
+def test_a_choice_that_changes_is_told_anew(ranks: Any) -> None:
     assert [out["results"] for out in ranks] == [[[{TEXTS[rank]: (rank,) for rank in range(3)}], []]] * 3
 
 
 @scenario("without")
-def test_a_rank_without_a_policy_hangs_nobody_and_gaps_are_named(ranks):
+def test_a_rank_without_a_policy_hangs_nobody_and_gaps_are_named(ranks: Any) -> None:
     assert [out["result"][:3] for out in ranks] == [(False, 3, 1)] * 3
     assert [out["result"][3] for out in ranks] == [(), *[(("other.ops.kernel", "out of scope"),)] * 2]
 
 
-def test_ranks_agree_on_a_run_name_over_the_groups_store(folder):
+def test_ranks_agree_on_a_run_name_over_the_groups_store(folder: Path) -> None:
     names = sorted(file.name for file in (folder / "rec").iterdir())
     assert len({name.split(".")[1] for name in names}) == 1
     assert sorted(name.split(".")[-2] for name in names) == ["rank0", "rank1", "rank2"]
 
 
-def test_without_a_group_there_is_nobody_to_compare_with():
+def test_without_a_group_there_is_nobody_to_compare_with() -> None:
     assert verify_choices().ranks == 1
     assert maybe_verify_choices(1) is None
     install({"verify_every": 2, "arch": "sm90"})
@@ -237,7 +247,7 @@ def test_without_a_group_there_is_nobody_to_compare_with():
     assert sum(counted) == 3
 
 
-def test_the_log_and_digest_hold_what_stands():
+def test_the_log_and_digest_hold_what_stands() -> None:
     empty = choice_digest()
     install({"arch": "sm90", "config_invariant": ["free"]})
     assert (choice_digest(), choice_log()) == (empty, [])
@@ -252,10 +262,12 @@ def test_the_log_and_digest_hold_what_stands():
     assert len({empty, one, choice_digest()}) == 3
 
 
-def test_compiled_kernels_are_reported_as_not_covered(monkeypatch):
+def test_compiled_kernels_are_reported_as_not_covered(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch._higher_order_ops.triton_kernel_wrap as wrap
 
-    monkeypatch.setattr(wrap.kernel_side_table, "id_to_kernel", {0: autotuner(), 1: autotuner([three()[0]], name="one")})
+    monkeypatch.setattr(
+        wrap.kernel_side_table, "id_to_kernel", {0: autotuner(), 1: autotuner([three()[0]], name="one")}
+    )
     install({"arch": "sm90"})
     assert coverage_report().not_covered == (("pkg.ops.kernel", "captured by torch.compile"),)
     assert verify_choices().not_covered == (("pkg.ops.kernel", "captured by torch.compile"),)

@@ -1,12 +1,29 @@
 """Pinned launches through Triton's real Autotuner: what is launched, how often, and what is left alone."""
 
+# ruff: noqa: ANN001 - fakes take what Triton passes
+
+import itertools
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.runtime.fakes import (
-    ARCH, HAS_DISK_CACHE, KEY, Autotuner, Config, Tensor, autotuner, launch, launched, stored, three, triton, write_table,
+    ARCH,
+    HAS_DISK_CACHE,
+    KEY,
+    Autotuner,
+    Config,
+    Tensor,
+    autotuner,
+    launch,
+    launched,
+    stored,
+    three,
+    triton,
+    write_table,
 )  # fmt: skip
 from tuning_registry.errors import LaunchFault
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
@@ -14,14 +31,17 @@ from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report,
 NAME = "pkg.ops.kernel"
 
 
-def pin(tmp_path, config, *, name=NAME, key=KEY, kernels=None, **fields):
+def pin(tmp_path: Path, config: Any, *, name: Any = NAME, key: Any = KEY, kernels: Any = None, **fields: Any) -> Any:
     path = write_table(tmp_path / "tables", kernels or {name: {key: config}})
     return install(AutotunePolicy(mode="pinned", table_path=path, arch=ARCH, **fields))
 
 
-def test_the_live_candidate_is_launched_and_its_hook_runs_once_a_launch(tmp_path):
+def test_the_live_candidate_is_launched_and_its_hook_runs_once_a_launch(tmp_path: Path) -> None:
     zeroed = []
-    live = [Config({"SPLIT_K": 1}, num_warps=4), Config({"SPLIT_K": 4}, num_warps=4, pre_hook=lambda a: zeroed.append(a["x"]))]
+    live = [
+        Config({"SPLIT_K": 1}, num_warps=4),
+        Config({"SPLIT_K": 4}, num_warps=4, pre_hook=lambda a: zeroed.append(a["x"])),
+    ]
     kernel = autotuner(live)
     pin(tmp_path, stored(live[1]))
     x = Tensor()
@@ -33,7 +53,7 @@ def test_the_live_candidate_is_launched_and_its_hook_runs_once_a_launch(tmp_path
     assert kernel.timer.calls == 0
 
 
-def test_the_hook_sees_all_arguments_and_launch_options(tmp_path):
+def test_the_hook_sees_all_arguments_and_launch_options(tmp_path: Path) -> None:
     seen = []
     live = [Config({"B": 1}), Config({"B": 2}, num_warps=8, pre_hook=lambda a: seen.append(dict(a)))]
     kernel = autotuner(live)
@@ -47,7 +67,7 @@ def test_the_hook_sees_all_arguments_and_launch_options(tmp_path):
         assert arguments["grid"] == (1,)
 
 
-def test_kwargs_order_does_not_matter_for_the_match(tmp_path):
+def test_kwargs_order_does_not_matter_for_the_match(tmp_path: Path) -> None:
     live = [Config({"A": 1, "B": 2}), Config({"BLOCK_M": 128, "BLOCK_K": 32})]
     kernel = autotuner(live)
     pin(tmp_path, {"kwargs": {"BLOCK_K": 32, "BLOCK_M": 128}, "num_warps": 4, "num_stages": live[1].num_stages})
@@ -56,7 +76,7 @@ def test_kwargs_order_does_not_matter_for_the_match(tmp_path):
 
 
 @pytest.mark.parametrize(("maxnreg", "index"), [(256, 2), (None, 0)])
-def test_candidates_that_differ_in_one_launch_option_are_told_apart(tmp_path, maxnreg, index):
+def test_candidates_that_differ_in_one_launch_option_are_told_apart(tmp_path: Path, maxnreg: Any, index: Any) -> None:
     live = [Config({"B": 64}, num_warps=4, num_stages=3, maxnreg=r) for r in (None, 128, 256)]
     kernel = autotuner(live)
     config = {"kwargs": {"B": 64}, "num_warps": 4, "num_stages": 3} | ({"maxnreg": maxnreg} if maxnreg else {})
@@ -65,7 +85,7 @@ def test_candidates_that_differ_in_one_launch_option_are_told_apart(tmp_path, ma
     assert kernel.best_config is live[index]
 
 
-def test_nothing_is_timed_and_tritons_cache_stays_empty(tmp_path):
+def test_nothing_is_timed_and_tritons_cache_stays_empty(tmp_path: Path) -> None:
     kernel = autotuner()
     pin(tmp_path, stored(three()[0]))
     assert [launch(kernel) for _ in range(3)] == ["launched"] * 3
@@ -76,7 +96,9 @@ def test_nothing_is_timed_and_tritons_cache_stays_empty(tmp_path):
 
 
 @pytest.mark.skipif(not HAS_DISK_CACHE, reason="this Triton has no result cache on disk")
-def test_tritons_disk_cache_is_neither_read_nor_written_for_a_pinned_key(tmp_path, monkeypatch):
+def test_tritons_disk_cache_is_neither_read_nor_written_for_a_pinned_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = autotuner(cache_results=True)
     monkeypatch.setattr(kernel, "check_disk_cache", lambda *a: pytest.fail("the disk cache was consulted"))
     assert kernel.cache_results
@@ -85,7 +107,7 @@ def test_tritons_disk_cache_is_neither_read_nor_written_for_a_pinned_key(tmp_pat
     assert launched(kernel) == [32]
 
 
-def test_a_table_without_the_key_falls_to_block_sizes_then_to_the_cheapest(tmp_path):
+def test_a_table_without_the_key_falls_to_block_sizes_then_to_the_cheapest(tmp_path: Path) -> None:
     kernel = autotuner()
     pin(tmp_path, stored(three()[0]), key="M=99|torch.float32|torch.float32", block_sizes={"BLOCK_M": 64})
     launch(kernel)
@@ -97,7 +119,7 @@ def test_a_table_without_the_key_falls_to_block_sizes_then_to_the_cheapest(tmp_p
     assert (miss.kernel, miss.key, miss.reason, miss.source) == (NAME, KEY, "no key", "min_cost")
 
 
-def test_on_miss_error_raises_before_anything_is_launched(tmp_path):
+def test_on_miss_error_raises_before_anything_is_launched(tmp_path: Path) -> None:
     kernel = autotuner()
     pin(tmp_path, stored(three()[0]), key="M=99", on_miss="error")
     with pytest.raises(LaunchFault, match=r"pkg\.ops\.kernel .*M=16\|torch\.float32.*no key"):
@@ -114,7 +136,9 @@ def test_on_miss_error_raises_before_anything_is_launched(tmp_path):
         ({NAME: {"*": {"kwargs": {"BLOCK_M": 256}, "num_warps": 8, "num_stages": 4}}}, "not a candidate"),
     ],
 )
-def test_every_miss_has_a_reason_and_is_logged_once(tmp_path, caplog, kernels, reason):
+def test_every_miss_has_a_reason_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kernels: Any, reason: Any
+) -> None:
     kernels = {k: {key: c or stored(three()[0]) for key, c in v.items()} for k, v in kernels.items()}
     kernel = autotuner()
     path = write_table(tmp_path, kernels, triton="3.0.1")
@@ -128,13 +152,13 @@ def test_every_miss_has_a_reason_and_is_logged_once(tmp_path, caplog, kernels, r
     assert all(part in messages[0] for part in (reason, NAME, KEY, "3.0.1", triton.__version__))
 
 
-def test_no_table_at_all_is_its_own_reason():
+def test_no_table_at_all_is_its_own_reason() -> None:
     install(AutotunePolicy(mode="pinned", arch="sm999"))
     launch(autotuner())
     assert coverage_report().miss_counts == {"no table": 1}
 
 
-def test_a_pinned_config_that_pruning_dropped_is_a_miss_and_is_not_launched(tmp_path):
+def test_a_pinned_config_that_pruning_dropped_is_a_miss_and_is_not_launched(tmp_path: Path) -> None:
     prune = {"early_config_prune": lambda c, n, **k: [x for x in c if x.kwargs["BLOCK_M"] <= n["M"]]}
     kernel = autotuner(prune_configs_by=prune)
     pin(tmp_path, stored(three()[0]), key="*")
@@ -146,8 +170,8 @@ def test_a_pinned_config_that_pruning_dropped_is_a_miss_and_is_not_launched(tmp_
     assert coverage_report().miss_counts == {"pruned away": 2}
 
 
-def test_an_empty_pruning_surfaces_as_tritons_own_error(tmp_path):
-    def errors(policy):
+def test_an_empty_pruning_surfaces_as_tritons_own_error(tmp_path: Path) -> None:
+    def errors(policy: Any) -> Any:
         kernel = autotuner(prune_configs_by={"early_config_prune": lambda c, n, **k: []})
         if policy:
             pin(tmp_path, stored(three()[0]))
@@ -158,8 +182,8 @@ def test_an_empty_pruning_surfaces_as_tritons_own_error(tmp_path):
     assert errors(policy=False) == errors(policy=True)
 
 
-def test_a_failing_pruner_raises_its_own_error_and_leaves_no_state(tmp_path):
-    def prune(configs, named, **kwargs):
+def test_a_failing_pruner_raises_its_own_error_and_leaves_no_state(tmp_path: Path) -> None:
+    def prune(configs: Any, named: Any, **kwargs: Any) -> None:
         raise ZeroDivisionError("the user's own")
 
     kernel = autotuner(prune_configs_by={"early_config_prune": prune})
@@ -172,7 +196,7 @@ def test_a_failing_pruner_raises_its_own_error_and_leaves_no_state(tmp_path):
     assert launched(kernel) == [128]
 
 
-def test_a_pruner_that_rebuilds_configs_still_matches_by_fields(tmp_path):
+def test_a_pruner_that_rebuilds_configs_still_matches_by_fields(tmp_path: Path) -> None:
     rebuilt = three()
     kernel = autotuner(prune_configs_by={"early_config_prune": lambda c, n, **k: rebuilt})
     pin(tmp_path, stored(three()[1]))
@@ -180,10 +204,10 @@ def test_a_pruner_that_rebuilds_configs_still_matches_by_fields(tmp_path):
     assert kernel.best_config is rebuilt[1]
 
 
-def test_a_launch_that_fails_leaves_the_kernel_usable(tmp_path):
+def test_a_launch_that_fails_leaves_the_kernel_usable(tmp_path: Path) -> None:
     fail = [True]
 
-    def behave(*args, **kwargs):
+    def behave(*args: Any, **kwargs: Any) -> None:
         if fail:
             fail.pop()
             raise KeyError("from the kernel")
@@ -197,7 +221,7 @@ def test_a_launch_that_fails_leaves_the_kernel_usable(tmp_path):
     assert kernel.timer.calls == 0
 
 
-def test_equal_spellings_and_call_styles_are_one_key(tmp_path):
+def test_equal_spellings_and_call_styles_are_one_key(tmp_path: Path) -> None:
     """True, 1 and 1.0 are one key for Triton, "1" and None are not; dtypes count in signature order."""
     kernel = autotuner()
     tables = {NAME: {"M=1|torch.bfloat16|torch.float32": stored(three()[0]),
@@ -214,7 +238,7 @@ def test_equal_spellings_and_call_styles_are_one_key(tmp_path):
     assert len(choice_log()) == 3
 
 
-def test_a_tensor_as_key_value_is_never_turned_into_text(tmp_path, caplog):
+def test_a_tensor_as_key_value_is_never_turned_into_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kernel = autotuner(key=("M", "x"))
     pin(tmp_path, stored(three()[0]), key="*")
     for _ in range(3):
@@ -224,9 +248,13 @@ def test_a_tensor_as_key_value_is_never_turned_into_text(tmp_path, caplog):
     assert len([r for r in caplog.records if "key argument at x" in r.getMessage()]) == 1
 
 
-def test_two_kernels_of_one_function_name_keep_apart(tmp_path, caplog):
+def test_two_kernels_of_one_function_name_keep_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     mamba, fla = autotuner(module="mamba_ssm.norm"), autotuner(module="fla.modules")
-    pin(tmp_path, None, kernels={"mamba_ssm.norm.kernel": {"*": stored(three()[0])}, "fla.modules.kernel": {"*": stored(three()[1])}})
+    pin(
+        tmp_path,
+        None,
+        kernels={"mamba_ssm.norm.kernel": {"*": stored(three()[0])}, "fla.modules.kernel": {"*": stored(three()[1])}},
+    )
     launch(mamba)
     launch(fla)
     assert launched(mamba) + launched(fla) == [128, 64]
@@ -238,11 +266,11 @@ def test_two_kernels_of_one_function_name_keep_apart(tmp_path, caplog):
     assert coverage_report().miss_counts == {"ambiguous name": 1}
 
 
-def test_threads_each_get_the_config_of_their_own_shape(tmp_path):
+def test_threads_each_get_the_config_of_their_own_shape(tmp_path: Path) -> None:
     seen, faults = {16: set(), 32: set()}, []
     configs = three()
 
-    def behave(x, y, M, **kwargs):  # noqa: N803 - a kernel argument
+    def behave(x: Any, y: Any, M: Any, **kwargs: Any) -> None:  # noqa: N803 - a kernel argument
         time.sleep(0.0005)
         seen[M].add(kwargs["BLOCK_M"])
 
@@ -251,7 +279,7 @@ def test_threads_each_get_the_config_of_their_own_shape(tmp_path):
     table = {NAME: {KEY: stored(hooked[0]), KEY.replace("16", "32"): stored(configs[1])}}
     pin(tmp_path, None, kernels=table)
 
-    def work(shape):
+    def work(shape: Any) -> None:
         try:
             for _ in range(200):
                 launch(kernel, Tensor(), Tensor(), shape)
@@ -275,7 +303,7 @@ class Counting(Autotuner):
 
     n = 0
 
-    def run(self, *args, **kwargs):
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         self.n += 1
         return super().run(*args, **kwargs)
 
@@ -283,13 +311,17 @@ class Counting(Autotuner):
 class Bypassing(Autotuner):
     """Never calls the base class."""
 
-    def run(self, *args, grid, warmup, **kwargs):
+    def run(self, *args: Any, grid: Any, warmup: Any, **kwargs: Any) -> Any:
         return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs, **self.configs[0].all_kwargs())
 
 
-def test_autotuners_from_before_and_after_and_of_subclasses_are_pinned(tmp_path):
+def test_autotuners_from_before_and_after_and_of_subclasses_are_pinned(tmp_path: Path) -> None:
     original = Autotuner.__dict__["run"]
-    before, derived, escaping = autotuner(name="a"), autotuner(name="c", cls=Counting), autotuner(name="d", cls=Bypassing)
+    before, derived, escaping = (
+        autotuner(name="a"),
+        autotuner(name="c", cls=Counting),
+        autotuner(name="d", cls=Bypassing),
+    )
     table = {f"pkg.ops.{n}": {"*": stored(three()[0])} for n in "abcd"}
     for _ in range(2):
         pin(tmp_path, None, kernels=table)
@@ -310,12 +342,14 @@ def test_autotuners_from_before_and_after_and_of_subclasses_are_pinned(tmp_path)
     assert before.timer.calls == 3
 
 
-def test_a_patch_of_another_tool_survives_uninstall(tmp_path, monkeypatch, caplog):
+def test_a_patch_of_another_tool_survives_uninstall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     original = Autotuner.__dict__["run"]
     pin(tmp_path, stored(three()[0]))
     ours = Autotuner.__dict__["run"]
 
-    def theirs(self, *args, **kwargs):
+    def theirs(self, *args: Any, **kwargs: Any) -> Any:
         return ours(self, *args, **kwargs)
 
     monkeypatch.setattr(Autotuner, "run", theirs)
@@ -329,7 +363,7 @@ def test_a_patch_of_another_tool_survives_uninstall(tmp_path, monkeypatch, caplo
     Autotuner.run = original
 
 
-def test_kernels_under_and_over_heuristics_are_pinned(tmp_path):
+def test_kernels_under_and_over_heuristics_are_pinned(tmp_path: Path) -> None:
     over = triton.heuristics({"EVEN": lambda a: a["M"] % 2 == 0})(kernel := autotuner())
     pin(tmp_path, stored(three()[0]))
     launch(over)
@@ -341,7 +375,7 @@ def test_kernels_under_and_over_heuristics_are_pinned(tmp_path):
     assert inner.fn.fn.launches == [{**three()[1].all_kwargs(), "EVEN": True}]
 
 
-def test_only_whole_package_names_are_in_scope(tmp_path):
+def test_only_whole_package_names_are_in_scope(tmp_path: Path) -> None:
     inside, outside = autotuner(module="fla.ops"), autotuner(module="flashy.ops")
     pin(tmp_path, None, kernels={"kernel": {"*": stored(three()[0])}}, modules=("fla",))
     for kernel in (inside, outside):
@@ -352,7 +386,7 @@ def test_only_whole_package_names_are_in_scope(tmp_path):
     assert coverage_report().not_covered == (("flashy.ops.kernel", "out of scope"),)
 
 
-def test_an_invariant_kernel_without_an_entry_is_left_to_triton(tmp_path):
+def test_an_invariant_kernel_without_an_entry_is_left_to_triton(tmp_path: Path) -> None:
     kernel, listed = autotuner(name="free"), autotuner(name="listed")
     pin(tmp_path, stored(three()[2]), name="pkg.ops.listed", config_invariant=("free", "listed"), on_miss="error")
     for _ in range(2):
@@ -363,7 +397,7 @@ def test_an_invariant_kernel_without_an_entry_is_left_to_triton(tmp_path):
     assert coverage_report().reached == {"pkg.ops.free": "invariant", "pkg.ops.listed": "pinned"}
 
 
-def test_a_single_candidate_is_launched_without_lookup_or_timing(tmp_path):
+def test_a_single_candidate_is_launched_without_lookup_or_timing(tmp_path: Path) -> None:
     kernel = autotuner([Config({"BLOCK_M": 8})])
     pin(tmp_path, stored(three()[0]), on_miss="error")
     launch(kernel)
@@ -372,7 +406,7 @@ def test_a_single_candidate_is_launched_without_lookup_or_timing(tmp_path):
     assert coverage_report().reached == {}
 
 
-def test_a_replaced_list_of_candidates_is_looked_up_anew(tmp_path):
+def test_a_replaced_list_of_candidates_is_looked_up_anew(tmp_path: Path) -> None:
     kernel = autotuner()
     pin(tmp_path, stored(three()[0]))
     launch(kernel)
@@ -385,7 +419,7 @@ def test_a_replaced_list_of_candidates_is_looked_up_anew(tmp_path):
     assert launched(kernel) == [128, 7, 128, 64]
 
 
-def test_a_new_policy_takes_over_at_once(tmp_path):
+def test_a_new_policy_takes_over_at_once(tmp_path: Path) -> None:
     kernel = autotuner()
     for index in (0, 1):
         pin(tmp_path, stored(three()[index]))
@@ -396,13 +430,13 @@ def test_a_new_policy_takes_over_at_once(tmp_path):
     assert kernel.timer.calls == 3
 
 
-def test_pinning_acts_like_tritons_cached_call_and_clears_nothing(tmp_path):
+def test_pinning_acts_like_tritons_cached_call_and_clears_nothing(tmp_path: Path) -> None:
     """Only Triton's tuned first call clears `reset_to_zero`; a cached call, and a pinned one, do not."""
 
     class Buffer(Tensor):
         cleared = 0
 
-        def zero_(self):
+        def zero_(self) -> None:
             self.cleared += 1
 
     kernel = autotuner(args=("x", "y", "M", "acc"), reset_to_zero=["acc"])
@@ -413,7 +447,9 @@ def test_pinning_acts_like_tritons_cached_call_and_clears_nothing(tmp_path):
     assert launched(kernel) == [128, 128]
 
 
-def test_a_fault_of_ours_leaves_the_launch_to_triton(tmp_path, monkeypatch, caplog):
+def test_a_fault_of_ours_leaves_the_launch_to_triton(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     kernel = autotuner()
     pin(tmp_path, stored(three()[0]))
     monkeypatch.setattr("tuning_registry.runtime.session.select", lambda *a: 1 / 0)
@@ -424,7 +460,7 @@ def test_a_fault_of_ours_leaves_the_launch_to_triton(tmp_path, monkeypatch, capl
     assert caplog.text.count("pinning a kernel failed") == 1
 
 
-def test_chaos_gives_neighbouring_ranks_different_candidates(tmp_path, monkeypatch):
+def test_chaos_gives_neighbouring_ranks_different_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     picks = []
     for rank in range(4):
         monkeypatch.setenv("RANK", str(rank))
@@ -433,11 +469,13 @@ def test_chaos_gives_neighbouring_ranks_different_candidates(tmp_path, monkeypat
         launch(kernel)
         picks += launched(kernel)
         assert choice_log()[0].source == "chaos"
-    assert all(a != b for a, b in zip(picks, picks[1:], strict=False))
+    assert all(a != b for a, b in itertools.pairwise(picks))
     assert picks[0] == picks[3]
 
 
-def test_the_selection_is_kept_per_architecture_of_the_current_device(tmp_path, monkeypatch):
+def test_the_selection_is_kept_per_architecture_of_the_current_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tuning_registry.runtime import control
     from tuning_registry.runtime.arch import Device
 

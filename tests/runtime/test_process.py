@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,28 +15,36 @@ from tuning_registry.recordings import read_recording
 ROOT = Path(__file__).parents[2]
 
 
-def python(*arguments, cwd=ROOT, check=True, **environment):
-    variables = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
+def python(*arguments: Any, cwd: Any = ROOT, check: Any = True, **environment: Any) -> Any:
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(cwd),
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        **environment,
+    }
     ended = subprocess.run([sys.executable, *map(str, arguments)], cwd=cwd, env=variables, capture_output=True, text=True,
                            timeout=240, check=False)  # fmt: skip
     assert not check or ended.returncode == 0, ended.stderr
     return ended
 
 
-def test_importing_the_runtime_loads_neither_databases_nor_triton():
+def test_importing_the_runtime_loads_neither_databases_nor_triton() -> None:
     forbidden = {"sqlalchemy", "alembic", "typer", "msgspec", "torch", "triton", "numpy", "argparse", "tuning_registry.sinks",
                  "tuning_registry.db", "tuning_registry.operations"}  # fmt: skip
-    loaded = json.loads(python("-c", "import tuning_registry.runtime, sys, json; print(json.dumps(sorted(sys.modules)))").stdout)
+    loaded = json.loads(
+        python("-c", "import tuning_registry.runtime, sys, json; print(json.dumps(sorted(sys.modules)))").stdout
+    )
     assert forbidden & set(loaded) == set()
 
 
-def test_importing_the_runtime_has_no_side_effect(tmp_path):
+def test_importing_the_runtime_has_no_side_effect(tmp_path: Path) -> None:
     code = "import threading, atexit, logging, tuning_registry.runtime; print(threading.active_count(), logging.getLogger('tuning_registry').handlers)"
     assert python("-c", code, cwd=tmp_path).stdout.split() == ["1", "[]"]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_import_adds_under_30_ms_to_a_process_that_has_triton():
+def test_the_import_adds_under_30_ms_to_a_process_that_has_triton() -> None:
     """CPU time without the garbage collector, whose passes over torch's objects fall where they fall."""
     pytest.importorskip("triton")
     pytest.importorskip("torch")
@@ -44,7 +53,7 @@ def test_the_import_adds_under_30_ms_to_a_process_that_has_triton():
     assert any(float(python("-c", code).stdout) < 0.030 for _ in range(8))
 
 
-def test_without_triton_install_raises_only_where_the_policy_needs_it():
+def test_without_triton_install_raises_only_where_the_policy_needs_it() -> None:
     code = """
         import sys
         sys.modules["triton"] = None
@@ -60,7 +69,7 @@ def test_without_triton_install_raises_only_where_the_policy_needs_it():
     assert python("-c", textwrap.dedent(code)).stdout.splitlines() == ["auto 1 {}", *["True auto"] * 3]
 
 
-def test_install_touches_no_device():
+def test_install_touches_no_device() -> None:
     pytest.importorskip("triton")
     pytest.importorskip("torch")
     code = """
@@ -80,7 +89,12 @@ def test_install_touches_no_device():
         control.active_session().current_device()
         print(touched)
     """
-    assert python("-c", textwrap.dedent(code)).stdout.splitlines() == ["pinned []", "record []", "auto []", "['is_available', 'active']"]
+    assert python("-c", textwrap.dedent(code)).stdout.splitlines() == [
+        "pinned []",
+        "record []",
+        "auto []",
+        "['is_available', 'active']",
+    ]
 
 
 SCRIPT = """
@@ -93,7 +107,7 @@ print(__name__, sys.argv, sys.path[0], active_policy().to_mapping())
 
 
 @pytest.fixture
-def script(tmp_path):
+def script(tmp_path: Path) -> Any:
     pytest.importorskip("triton")
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "train.py").write_text(SCRIPT)
@@ -101,18 +115,24 @@ def script(tmp_path):
     return tmp_path / "pack" / "train.py"
 
 
-def test_the_command_runs_a_script_under_the_policy_of_options_over_environment(tmp_path, script):
+def test_the_command_runs_a_script_under_the_policy_of_options_over_environment(tmp_path: Path, script: Any) -> None:
     ended = python(
         "-m", "tuning_registry.runtime", "--record-path", tmp_path / "r", "--run=job", "--block-sizes", "A=1", script, "--lr", "0.1", "--run", "x",
         cwd=tmp_path, TUNING_REGISTRY_ARCH="sm90", TUNING_REGISTRY_RUN="other",
     )  # fmt: skip
-    policy = {"mode": "record", "record_path": str(tmp_path / "r"), "block_sizes": {"A": 1}, "run": "job", "arch": "sm90"}
+    policy = {
+        "mode": "record",
+        "record_path": str(tmp_path / "r"),
+        "block_sizes": {"A": 1},
+        "run": "job",
+        "arch": "sm90",
+    }
     assert ended.stdout.strip() == f"__main__ {[str(script), '--lr', '0.1', '--run', 'x']} {script.parent} {policy}"
     (file,) = tmp_path.glob("r.job.*.rank0.json")
     assert list(read_recording(file).votes["sm90"]) == ["pkg.ops.kernel"]
 
 
-def test_the_command_runs_a_module(tmp_path, script):
+def test_the_command_runs_a_module(tmp_path: Path, script: Any) -> None:
     ended = python("-m", "tuning_registry.runtime", "--deterministic", "-m", "pack.train", "-m", "x", cwd=tmp_path)
     name, rest = ended.stdout.split(" ", 1)
     assert name == "__main__"
@@ -125,20 +145,20 @@ def test_the_command_runs_a_module(tmp_path, script):
     [(["--mode", "pin", "x.py"], "invalid choice"), (["--verify-every", "often", "x.py"], "--verify-every: expected an integer"),
      (["--mode", "record", "x.py"], "record_path"), ([], "script")],
 )  # fmt: skip
-def test_a_refused_policy_is_wrong_usage(tmp_path, options, message):
+def test_a_refused_policy_is_wrong_usage(tmp_path: Path, options: Any, message: Any) -> None:
     ended = python("-m", "tuning_registry.runtime", *options, cwd=tmp_path, check=False)
     assert ended.returncode == 2
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
-def test_the_scripts_own_end_is_the_commands(tmp_path):
+def test_the_scripts_own_end_is_the_commands(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("raise SystemExit(7)")
     assert python("-m", "tuning_registry.runtime", "x.py", cwd=tmp_path, check=False).returncode == 7
 
 
 @pytest.mark.parametrize("launcher", [["--nproc-per-node=2"], ["--nproc-per-node=2", "--standalone"]])
-def test_torchrun_ranks_share_one_run(tmp_path, script, launcher):
+def test_torchrun_ranks_share_one_run(tmp_path: Path, script: Any, launcher: Any) -> None:
     """Plain torchrun names no run; its agent's store does, without a process group."""
     pytest.importorskip("torch")
     port = ["--master-port", str(20000 + os.getpid() % 20000)] if len(launcher) == 1 else []
@@ -167,7 +187,7 @@ if __name__ == "__main__":
 """
 
 
-def test_spawned_workers_finish_their_recordings_though_they_run_no_exit_handlers(tmp_path):
+def test_spawned_workers_finish_their_recordings_though_they_run_no_exit_handlers(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("triton")
     (tmp_path / "x.py").write_text(SPAWN)
@@ -204,7 +224,7 @@ else:
 """
 
 
-def test_tritons_interpreter_records_nothing_and_pins(tmp_path):
+def test_tritons_interpreter_records_nothing_and_pins(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     (tmp_path / "x.py").write_text(INTERPRETED)
     alone = python("x.py", "alone", cwd=tmp_path, check=False, TRITON_INTERPRET="1")

@@ -9,6 +9,7 @@ import textwrap
 import threading
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,21 +27,23 @@ ROOT = Path(__file__).parents[2]
 CONFIGS = [config_text({"kwargs": {"B": b}, "num_warps": 4, "num_stages": 2}) for b in range(5)]
 
 
-def entry(number=0, kernel="pkg.kernel"):
+def entry(number: Any = 0, kernel: Any = "pkg.kernel") -> Any:
     return ("sm90", kernel, f"M={number}")
 
 
-def made(tmp_path, **options):
+def made(tmp_path: Path, **options: Any) -> Any:
     (tmp_path / "rec").mkdir(exist_ok=True)
-    return Recorder(str(tmp_path / "rec" / "r"), options.pop("run", "job"), None, interval_s=options.pop("interval_s", 0.01))
+    return Recorder(
+        str(tmp_path / "rec" / "r"), options.pop("run", "job"), None, interval_s=options.pop("interval_s", 0.01)
+    )
 
 
-def files(tmp_path):
+def files(tmp_path: Path) -> Any:
     """The recordings in the folder, without temporary files of a write in progress."""
     return sorted(file for file in (tmp_path / "rec").iterdir() if not file.name.startswith("."))
 
 
-def wait_for(condition, seconds=10.0):
+def wait_for(condition: Any, seconds: Any = 10.0) -> None:
     event = threading.Event()
     for _ in range(int(seconds / 0.01)):
         if condition():
@@ -49,7 +52,7 @@ def wait_for(condition, seconds=10.0):
     pytest.fail("did not happen in time")
 
 
-def test_the_name_has_prefix_run_host_process_and_rank(tmp_path, monkeypatch):
+def test_the_name_has_prefix_run_host_process_and_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "node-7.cluster.example.com")
     for name, value in {"RANK": "9", "LOCAL_RANK": "1", "WORLD_SIZE": "16"}.items():
         monkeypatch.setenv(name, value)
@@ -63,7 +66,7 @@ def test_the_name_has_prefix_run_host_process_and_rank(tmp_path, monkeypatch):
     assert (header.run, header.rank, header.world_size, header.host) == ("my job/3", 9, 16, "node-7")
 
 
-def test_slurm_gives_the_rank_where_torchrun_does_not(tmp_path, monkeypatch):
+def test_slurm_gives_the_rank_where_torchrun_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_PROCID", "9")
     monkeypatch.setenv("SLURM_NTASKS", "10")
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
@@ -74,7 +77,9 @@ def test_slurm_gives_the_rank_where_torchrun_does_not(tmp_path, monkeypatch):
     assert (header.run, header.rank, header.world_size) == ("4711", 9, 10)
 
 
-def test_the_first_vote_stands_and_a_vote_replaces_an_observation(tmp_path, caplog):
+def test_the_first_vote_stands_and_a_vote_replaces_an_observation(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     recorder = made(tmp_path)
     recorder.observe(entry(1), CONFIGS[1], "echo")
     recorder.vote(entry(1), CONFIGS[0], [], [])
@@ -90,24 +95,28 @@ def test_the_first_vote_stands_and_a_vote_replaces_an_observation(tmp_path, capl
     assert "tuned twice" in caplog.text
 
 
-def test_nothing_recorded_writes_no_file(tmp_path):
+def test_nothing_recorded_writes_no_file(tmp_path: Path) -> None:
     made(tmp_path).finish()
     assert files(tmp_path) == []
 
 
-def test_the_file_is_whole_after_every_change(tmp_path):
+def test_the_file_is_whole_after_every_change(tmp_path: Path) -> None:
     recorder = made(tmp_path)
     for number in range(20):
         recorder.vote(entry(number), CONFIGS[0], [], [])
-        wait_for(lambda number=number: files(tmp_path) and len(read_recording(files(tmp_path)[0]).votes["sm90"]["pkg.kernel"]) == number + 1)
+        wait_for(
+            lambda number=number: (
+                files(tmp_path) and len(read_recording(files(tmp_path)[0]).votes["sm90"]["pkg.kernel"]) == number + 1
+            )
+        )
     assert len(files(tmp_path)) == 1
     recorder.finish()
 
 
-def test_many_threads_record_at_once(tmp_path):
+def test_many_threads_record_at_once(tmp_path: Path) -> None:
     recorder = made(tmp_path)
 
-    def work(kernel):
+    def work(kernel: Any) -> None:
         for number in range(100):
             recorder.vote(entry(number, f"pkg.k{kernel}"), CONFIGS[number % 5], [], CONFIGS)
 
@@ -136,7 +145,7 @@ CHILD = """
 """
 
 
-def child(tmp_path, how, wait=2.0, **environment):
+def child(tmp_path: Path, how: Any, wait: Any = 2.0, **environment: Any) -> Any:
     pytest.importorskip("triton")
     (tmp_path / "rec").mkdir(exist_ok=True)
     return subprocess.run(
@@ -146,28 +155,29 @@ def child(tmp_path, how, wait=2.0, **environment):
 
 
 @pytest.mark.parametrize(
-    ("how", "status"), [("exit", 0), ("SIGKILL", -signal.SIGKILL), ("SIGTERM", -signal.SIGTERM), ("raise", 1), ("end", 0)]
+    ("how", "status"),
+    [("exit", 0), ("SIGKILL", -signal.SIGKILL), ("SIGTERM", -signal.SIGTERM), ("raise", 1), ("end", 0)],
 )
-def test_a_rank_that_ends_in_any_way_leaves_an_ingestible_recording(tmp_path, how, status):
+def test_a_rank_that_ends_in_any_way_leaves_an_ingestible_recording(tmp_path: Path, how: Any, status: Any) -> None:
     ended = child(tmp_path, how, wait=0.0 if how in {"raise", "end"} else 5.0)
     assert ended.returncode == status
     (file,) = files(tmp_path)
     assert sorted(read_recording(file).votes["sm90"]) == ["pkg.ops.a", "pkg.ops.b", "pkg.ops.c"]
 
 
-def test_a_rank_killed_at_once_leaves_nothing_broken(tmp_path):
+def test_a_rank_killed_at_once_leaves_nothing_broken(tmp_path: Path) -> None:
     child(tmp_path, "SIGKILL", wait=0.0)
     for file in files(tmp_path):
         assert read_recording(file).header.rank == 0
 
 
-def test_two_nodes_with_one_local_rank_share_a_folder(tmp_path):
+def test_two_nodes_with_one_local_rank_share_a_folder(tmp_path: Path) -> None:
     for rank in ("1", "9"):
         child(tmp_path, "end", wait=0.0, RANK=rank, LOCAL_RANK="1", WORLD_SIZE="16", TUNING_REGISTRY_RUN="job")
     assert sorted(rank_in_name(file.name)[1] for file in files(tmp_path)) == [1, 9]
 
 
-def test_a_forked_child_does_not_write_its_parents_file(tmp_path):
+def test_a_forked_child_does_not_write_its_parents_file(tmp_path: Path) -> None:
     recorder = made(tmp_path)
     recorder.vote(entry(), CONFIGS[0], [], [])
     wait_for(lambda: files(tmp_path))
@@ -182,13 +192,15 @@ def test_a_forked_child_does_not_write_its_parents_file(tmp_path):
     assert list(read_recording(file).votes["sm90"]["pkg.kernel"]) == ["M=0"]
 
 
-def test_a_full_disk_is_logged_once_and_what_was_written_before_stays(tmp_path, monkeypatch, caplog):
+def test_a_full_disk_is_logged_once_and_what_was_written_before_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     recorder = made(tmp_path)
     recorder.vote(entry(0), CONFIGS[0], [], [])
     wait_for(lambda: files(tmp_path))
     real, tries = os.fsync, []
 
-    def full(handle):
+    def full(handle: Any) -> None:
         if stat.S_ISREG(os.fstat(handle).st_mode):
             tries.append(handle)
             raise OSError(28, "No space left on device")
@@ -205,7 +217,9 @@ def test_a_full_disk_is_logged_once_and_what_was_written_before_stays(tmp_path, 
     assert list(read_recording(file).votes["sm90"]["pkg.kernel"]) == ["M=0"]
 
 
-def test_a_record_path_that_cannot_be_written_is_kept_elsewhere(tmp_path, monkeypatch, caplog):
+def test_a_record_path_that_cannot_be_written_is_kept_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "elsewhere"))
     recorder = Recorder(str(tmp_path / "file" / "r"), "job", None, interval_s=0.01)
@@ -218,12 +232,14 @@ def test_a_record_path_that_cannot_be_written_is_kept_elsewhere(tmp_path, monkey
     assert str(file) in caplog.text
 
 
-def test_a_read_only_folder_is_logged_once_and_does_not_stop_training(tmp_path, monkeypatch, caplog):
+def test_a_read_only_folder_is_logged_once_and_does_not_stop_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Root may write anywhere, so the refusal is injected."""
     real = os.open
     recorder = made(tmp_path)
 
-    def read_only(path, flags, *rest):
+    def read_only(path: Any, flags: Any, *rest: Any) -> Any:
         if str(path).startswith(str(tmp_path / "rec")) and flags & os.O_CREAT:
             raise OSError(30, "Read-only file system")
         return real(path, flags, *rest)
@@ -239,7 +255,9 @@ def test_a_read_only_folder_is_logged_once_and_does_not_stop_training(tmp_path, 
     assert "Read-only file system" in caplog.text
 
 
-def test_a_file_system_that_hangs_is_not_waited_for(tmp_path, monkeypatch, caplog):
+def test_a_file_system_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     release = threading.Event()
     monkeypatch.setattr(recorder_module, "_FILE_TIMEOUT_S", 0.2)
     monkeypatch.setattr(recorder_module, "write_atomically", lambda *a: release.wait(20))
@@ -250,7 +268,7 @@ def test_a_file_system_that_hangs_is_not_waited_for(tmp_path, monkeypatch, caplo
     assert "not finished" in caplog.text
 
 
-def test_a_process_group_that_appears_later_renames_the_file(tmp_path, monkeypatch):
+def test_a_process_group_that_appears_later_renames_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = made(tmp_path, run=None)
     recorder.vote(entry(0), CONFIGS[0], [], [])
     wait_for(lambda: files(tmp_path))
@@ -270,15 +288,15 @@ def test_a_process_group_that_appears_later_renames_the_file(tmp_path, monkeypat
 
 
 class FakeSink:
-    def __init__(self, answers):
+    def __init__(self, answers: Any) -> None:
         self.answers = list(answers)
         self.urls, self.recordings = [], []
 
-    def open_sink(self, url):
+    def open_sink(self, url: Any) -> Any:
         self.urls.append(url)
         return self
 
-    def write(self, recording):
+    def write(self, recording: Any) -> None:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:
             raise answer
@@ -288,7 +306,7 @@ class FakeSink:
 URL = "postgresql://user:SECRET@host/db"
 
 
-def into_database(monkeypatch, answers):
+def into_database(monkeypatch: pytest.MonkeyPatch, answers: Any) -> Any:
     fake = FakeSink(answers)
     monkeypatch.setattr(sink_module, "_FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(sink_module.write_with_retries, "__defaults__", (0.5,))
@@ -299,7 +317,7 @@ def into_database(monkeypatch, answers):
     return fake, recorder
 
 
-def test_a_database_takes_the_recording_and_no_file_is_left(tmp_path, monkeypatch):
+def test_a_database_takes_the_recording_and_no_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake, recorder = into_database(monkeypatch, [BusyFault("locked"), DatabaseFault("not reachable"), None])
     assert fake.urls == [URL] * 3
     (recording,) = fake.recordings
@@ -308,8 +326,13 @@ def test_a_database_takes_the_recording_and_no_file_is_left(tmp_path, monkeypatc
     assert [p for p in (tmp_path / "data").rglob("*") if p.is_file()] == []
 
 
-@pytest.mark.parametrize("answer", [DatabaseFault("not reachable"), SchemaFault("no schema"), ConflictFault("other content"), ValueError("ours")])
-def test_a_database_that_stays_away_leaves_the_file_and_the_log_says_where(tmp_path, monkeypatch, caplog, answer):
+@pytest.mark.parametrize(
+    "answer",
+    [DatabaseFault("not reachable"), SchemaFault("no schema"), ConflictFault("other content"), ValueError("ours")],
+)
+def test_a_database_that_stays_away_leaves_the_file_and_the_log_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answer: Any
+) -> None:
     fake, recorder = into_database(monkeypatch, [answer])
     assert (len(fake.urls) > 2) == (type(answer) is DatabaseFault)
     assert recorder.file.is_relative_to(tmp_path / "data")
@@ -318,7 +341,9 @@ def test_a_database_that_stays_away_leaves_the_file_and_the_log_says_where(tmp_p
     assert str(recorder.file) in caplog.text
 
 
-def test_a_missing_database_half_leaves_the_file(tmp_path, monkeypatch, caplog):
+def test_a_missing_database_half_leaves_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setitem(sys.modules, "tuning_registry.sinks", None)
     recorder = Recorder(URL, "job", None, interval_s=0.01)
     recorder.vote(entry(), CONFIGS[0], [], [])
@@ -329,10 +354,10 @@ def test_a_missing_database_half_leaves_the_file(tmp_path, monkeypatch, caplog):
 
 @pytest.mark.parametrize(("path", "is_url"), [("sqlite:////a/b.db", True), ("postgresql+psycopg://h/d", True), ("/a/b", False),
                                               ("rec", False), ("C:/x", False), ("dir/a:b", False)])  # fmt: skip
-def test_what_is_a_database_url(path, is_url):
+def test_what_is_a_database_url(path: Any, is_url: Any) -> None:
     assert sink_module.is_database_url(path) is is_url
 
 
-def test_passwords_are_hidden():
+def test_passwords_are_hidden() -> None:
     assert sink_module.shown_url("postgresql://u:p%40ss@h/d") == "postgresql://u:***@h/d"
     assert sink_module.shown_url("sqlite:////a/b.db") == "sqlite:////a/b.db"

@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Protocol
 
 from tuning_registry.errors import LaunchFault, PolicyFault
@@ -52,9 +53,7 @@ class Adapter:
     """
 
     def __init__(self, handler: Handler, pins: bool) -> None:
-        from triton.runtime import autotuner  # type: ignore[import-untyped]
-
-        self._class: Any = autotuner.Autotuner
+        self._class: Any = import_module("triton.runtime.autotuner").Autotuner
         self._handler = handler
         self._pins = pins
         self._knob = _listener_knob()
@@ -233,19 +232,17 @@ def check_supported() -> None:
         PolicyFault: There is none, or it is not one of the supported releases.
     """
     try:
-        from triton.runtime.autotuner import Autotuner  # type: ignore[import-untyped]
+        autotuner = import_module("triton.runtime.autotuner").Autotuner
     except ImportError as error:
         raise PolicyFault(f"this policy needs Triton, which cannot be imported here: {error}") from error
-    missing = [name for name in ("run", "prune_configs", "_bench") if name not in Autotuner.__dict__]
+    missing = [name for name in ("run", "prune_configs", "_bench") if name not in autotuner.__dict__]
     if missing:
         raise PolicyFault(f"this Triton's Autotuner has no {', '.join(missing)}; supported is Triton 3.2 and newer")
 
 
 def current_target() -> Any:
     """Triton's current target (`backend`, `arch`); raises RuntimeError without an active driver."""
-    from triton.runtime import driver
-
-    return driver.active.get_current_target()
+    return import_module("triton.runtime").driver.active.get_current_target()
 
 
 def is_capturing() -> bool:
@@ -257,7 +254,7 @@ def is_capturing() -> bool:
 def _listener_knob() -> Any:
     """The object that holds Triton's autotune listener; None before 3.9."""
     try:
-        from triton import knobs  # type: ignore[import-untyped]
+        knobs = import_module("triton.knobs")
     except ImportError:
         return None
     autotuning = getattr(knobs, "autotuning", None)
@@ -265,10 +262,9 @@ def _listener_knob() -> Any:
 
 
 def _has_jit_function(autotuner: Any) -> bool:
-    from triton.runtime.jit import JITFunction  # type: ignore[import-untyped]
-
+    jit_function = import_module("triton.runtime.jit").JITFunction
     function = autotuner
-    while not isinstance(function, JITFunction):
+    while not isinstance(function, jit_function):
         if not hasattr(function, "fn"):
             return False
         function = function.fn
@@ -279,4 +275,3 @@ def _shown_keys(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     named = {**dict(zip(autotuner.arg_names, args, strict=False)), **kwargs}
     return ", ".join(f"{name}={named[name]}" for name in autotuner.keys
                      if name in named and isinstance(named[name], bool | int | float | str))  # fmt: skip
-

@@ -47,7 +47,7 @@ def install(
         PolicyFault: The policy cannot work here: it needs Triton and there is none, no table path exists, or
             the job has many processes and nothing names the run.
     """
-    global _session, _adapter  # noqa: PLW0603 - one policy per process is what there is
+    global _session, _adapter
     if policy is None:
         policy = AutotunePolicy.from_environment()
     elif not isinstance(policy, AutotunePolicy):

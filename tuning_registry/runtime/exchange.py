@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 
@@ -39,8 +40,7 @@ def current_group(group: Any) -> Group | None:
     rank = distributed.get_rank(identity)
     if rank < 0:
         return None
-    import torch
-
+    torch = import_module("torch")
     # "cpu:gloo,cuda:nccl": a group that serves the CPU keeps the check off the GPU's streams.
     on_cpu = "cpu:" in str(distributed.get_backend_config(identity))
     device = torch.device("cpu") if on_cpu else torch.device("cuda", torch.cuda.current_device())
@@ -49,9 +49,7 @@ def current_group(group: Any) -> Group | None:
 
 def all_gather_numbers(where: Group, numbers: Sequence[int]) -> list[list[int]]:
     """The same few 64-bit integers of every rank, by rank."""
-    import torch
-    import torch.distributed as distributed
-
+    torch, distributed = import_module("torch"), import_module("torch.distributed")
     mine = torch.tensor(list(numbers), dtype=torch.int64, device=where.device)
     gathered = [torch.empty_like(mine) for _ in range(where.size)]
     distributed.all_gather(gathered, mine, group=where.handle)
@@ -61,9 +59,7 @@ def all_gather_numbers(where: Group, numbers: Sequence[int]) -> list[list[int]]:
 
 def all_gather_bytes(where: Group, payload: bytes, sizes: Sequence[int]) -> list[bytes]:
     """The bytes of every rank, by rank; `sizes` are their lengths, known to all."""
-    import torch
-    import torch.distributed as distributed
-
+    torch, distributed = import_module("torch"), import_module("torch.distributed")
     longest = max(sizes)
     mine = torch.zeros(longest, dtype=torch.uint8)
     if payload:

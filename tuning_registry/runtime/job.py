@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import secrets
@@ -12,6 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tuning_registry.errors import PolicyFault
@@ -135,10 +135,10 @@ def _job_store() -> Any:
     distributed = process_group()
     if distributed is not None:
         # The store is the only channel that no backend maps to a device; torch has no public accessor for it.
-        return distributed.distributed_c10d._get_default_store()
+        return distributed.distributed_c10d._get_default_store()  # noqa: SLF001 - see above
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() != "true":
         return None
-    dist: Any = importlib.import_module("torch.distributed")
+    dist: Any = import_module("torch.distributed")
     agent = dist.TCPStore(
         os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=20)
     )

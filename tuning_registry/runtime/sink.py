@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import random
 import re
 import time
+from importlib import import_module
 from typing import Final, Protocol, cast
 
 from tuning_registry.errors import DatabaseFault, RegistryError, SchemaFault
@@ -60,7 +60,7 @@ def write_with_retries(url: str, recording: Recording, budget_s: float = RETRY_B
     pause = _FIRST_PAUSE_S
     while True:
         try:
-            module = cast("SinkModule", importlib.import_module("tuning_registry.sinks"))
+            module = cast("SinkModule", import_module("tuning_registry.sinks"))
             module.open_sink(url).write(recording)
         except (RegistryError, ImportError) as error:
             may_pass = isinstance(error, DatabaseFault) and not isinstance(error, SchemaFault)
