@@ -1,6 +1,9 @@
 """Triton's real Autotuner over kernels that run nothing and timers that measure nothing."""
 
-# ruff: noqa: ARG002, ANN001 - fakes take what Triton passes
+# ruff: noqa: ARG002, ANN001, E402 - fakes take what Triton passes
+
+# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
+# (Triton and torch come without types, or not at all.)
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from typing import Any
 import pytest
 
 triton = pytest.importorskip("triton")
-from triton.runtime.autotuner import Autotuner  # noqa: E402
-from triton.runtime.errors import OutOfResources  # noqa: E402
-from triton.runtime.jit import JITFunction  # noqa: E402
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.errors import OutOfResources
+from triton.runtime.jit import JITFunction
 
-from tuning_registry.canonical import live_config_text, parse_config  # noqa: E402
-from tuning_registry.recordings import read_recording  # noqa: E402
-from tuning_registry.table import table_bytes, table_payload  # noqa: E402
+from tuning_registry.canonical import live_config_text, parse_config
+from tuning_registry.recordings import read_recording
+from tuning_registry.table import table_bytes, table_payload
 
 Config = triton.Config
 HAS_LISTENER = hasattr(getattr(getattr(triton, "knobs", None), "autotuning", None), "listener")
@@ -36,7 +39,10 @@ class Tensor:
     def __str__(self) -> str:
         raise AssertionError("a tensor was turned into text")
 
-    __repr__ = __bool__ = __format__ = __str__
+    def __bool__(self) -> bool:
+        raise AssertionError("a tensor was asked for its truth")
+
+    __repr__ = __str__
 
 
 class FakeJIT(JITFunction):
@@ -46,7 +52,7 @@ class FakeJIT(JITFunction):
         self.fn = fn
         self.__name__ = fn.__name__
         self.arg_names = list(arg_names)
-        self.launches = []
+        self.launches: list[dict[str, Any]] = []
         self.behave = behave
 
     def run(self, *args: Any, grid: Any, warmup: Any, **kwargs: Any) -> Any:
@@ -61,7 +67,7 @@ class PlainKernel:
 
     def __init__(self, fn: Any) -> None:
         self.fn = fn
-        self.launches = []
+        self.launches: list[dict[str, Any]] = []
 
     def run(self, *args: Any, grid: Any, warmup: Any, **kwargs: Any) -> None:
         self.launches.append(kwargs)
@@ -121,9 +127,16 @@ def launched(kernel: Any) -> Any:
     return [kwargs.get("BLOCK_M") for kwargs in kernel.fn.launches]
 
 
+def text_of(config: Any) -> str:
+    """A live config's canonical text, which it must have."""
+    text = live_config_text(config)
+    assert text is not None
+    return text
+
+
 def stored(config: Any) -> Any:
     """A live config as a table stores it."""
-    return parse_config(live_config_text(config))
+    return parse_config(text_of(config))
 
 
 def write_table(folder: Path, kernels: Any, arch: Any = ARCH, **provenance: Any) -> Path:

@@ -2,6 +2,9 @@
 
 # ruff: noqa: ANN001, N803 - kernels are written as Triton reads them
 
+# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
+# (Triton and torch come without types, or not at all.)
+
 from __future__ import annotations
 
 import json
@@ -22,7 +25,7 @@ def configs() -> list[Any]:
 
 @triton.autotune(configs(), key=["n"])
 @triton.jit
-def row_sum(x, out, n, stride, BLOCK: tl.constexpr) -> None:  # type: ignore[no-untyped-def]
+def row_sum(x, out, n, stride, BLOCK: tl.constexpr) -> None:
     """One row a program, summed BLOCK values at a time: the config fixes the order of the additions."""
     row = tl.program_id(0)
     acc = tl.zeros((BLOCK,), dtype=tl.float32)
@@ -41,7 +44,7 @@ def _zero(arguments: dict[str, Any]) -> None:
     [triton.Config({"BLOCK": 64, "SPLIT": 1}), triton.Config({"BLOCK": 64, "SPLIT": 4}, pre_hook=_zero)], key=["n"]
 )
 @triton.jit
-def split_sum(x, out, n, BLOCK: tl.constexpr, SPLIT: tl.constexpr) -> None:  # type: ignore[no-untyped-def]
+def split_sum(x, out, n, BLOCK: tl.constexpr, SPLIT: tl.constexpr) -> None:
     """Adds into `out` from SPLIT programs; its hook clears `out` before."""
     acc = tl.zeros((BLOCK,), dtype=tl.float32)
     for start in range(tl.program_id(0) * BLOCK, n, BLOCK * SPLIT):
@@ -72,7 +75,12 @@ def work() -> None:
 
     timings = []
     original = triton.runtime.Autotuner._bench
-    triton.runtime.Autotuner._bench = lambda *a, **k: timings.append(1) or original(*a, **k)
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        timings.append(kwargs["config"])
+        return original(*args, **kwargs)
+
+    triton.runtime.Autotuner._bench = counting
     policy = install()
     sums = [run_row_sum(rows, n).cpu().numpy().tobytes().hex() for rows, n in SIZES]
     report = coverage_report()
@@ -83,7 +91,3 @@ def work() -> None:
     }  # fmt: skip
     uninstall()
     json.dump(answer, sys.stdout)
-
-
-if __name__ == "__main__":
-    work()

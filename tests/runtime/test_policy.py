@@ -31,11 +31,11 @@ def test_a_mapping_and_a_pickle_give_the_policy_back() -> None:
 def test_a_policy_cannot_be_changed() -> None:
     policy = AutotunePolicy.from_mapping(FULL)
     with pytest.raises(FrozenInstanceError):
-        policy.mode = "auto"
+        policy.mode = "auto"  # type: ignore[misc]
     with pytest.raises(TypeError):
-        policy.block_sizes["BLOCK_M"] = 1
+        policy.block_sizes["BLOCK_M"] = 1  # type: ignore[index]
     with pytest.raises(TypeError):
-        policy.block_sizes["pkg.kernel"]["BLOCK_N"] = 1
+        policy.block_sizes["pkg.kernel"]["BLOCK_N"] = 1  # type: ignore[index]
     given = {"BLOCK_M": 64}
     policy = AutotunePolicy(block_sizes=given)
     given["BLOCK_M"] = 1
@@ -71,7 +71,7 @@ def test_unknown_fields_are_refused_by_name() -> None:
     with pytest.raises(ValueFault, match="tabel_path"):
         AutotunePolicy.from_mapping({"tabel_path": "x"})
     with pytest.raises(ValueFault, match="a str"):
-        AutotunePolicy.from_mapping("mode=auto")
+        AutotunePolicy.from_mapping("mode=auto")  # type: ignore[arg-type]
 
 
 def test_arch_is_kept_in_its_normal_form() -> None:

@@ -2,6 +2,9 @@
 
 # ruff: noqa: ARG002, ANN001 - fakes take what Triton passes
 
+# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
+# (Triton and torch come without types, or not at all.)
+
 import logging
 from pathlib import Path
 from typing import Any
@@ -21,10 +24,11 @@ from tests.runtime.fakes import (
     launch,
     launched,
     only_recording,
+    text_of,
     three,
     triton,
 )  # fmt: skip
-from tuning_registry.canonical import live_config_text, text_digest
+from tuning_registry.canonical import text_digest
 from tuning_registry.errors import LaunchFault
 from tuning_registry.records import Observation, Timing
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
@@ -54,7 +58,7 @@ def test_the_winner_and_all_timings_are_kept(tmp_path: Path) -> None:
         launch(kernel)
     assert launched(kernel)[3:] == [64, 64, 64]
     recording = finished(tmp_path)
-    texts = [live_config_text(config) for config in three()]
+    texts = [text_of(config) for config in three()]
     assert recording.votes == {ARCH: {NAME: {KEY: texts[1]}}}
     assert recording.observations == {}
     assert recording.timings == {
@@ -108,9 +112,7 @@ def test_a_single_candidate_is_an_observation(tmp_path: Path) -> None:
     launch(autotuner(prune_configs_by={"early_config_prune": lambda c, n, **k: c[:1]}))
     recording = finished(tmp_path)
     assert recording.votes == {}
-    assert recording.observations == {
-        ARCH: {NAME: {KEY: Observation(live_config_text(three()[0]), "single candidate")}}
-    }
+    assert recording.observations == {ARCH: {NAME: {KEY: Observation(text_of(three()[0]), "single candidate")}}}
 
 
 def test_a_kernel_whose_candidates_all_fail_has_no_vote(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_one_failed_candidate_is_timed_as_null(tmp_path: Path) -> None:
     record(tmp_path)
     launch(autotuner(timer=Timer([None, 2.0, 3.0])))
     recording = finished(tmp_path)
-    assert recording.votes[ARCH][NAME][KEY] == live_config_text(three()[1])
+    assert recording.votes[ARCH][NAME][KEY] == text_of(three()[1])
     assert [timing.median_ms for timing in recording.timings[ARCH][NAME][KEY]] == [None, 2.0, 3.0]
 
 
@@ -138,7 +140,7 @@ def test_a_timer_that_answers_with_one_number_is_fine(tmp_path: Path, answer: An
     kernel.__dict__["do_bench"] = lambda call, quantiles: answer
     launch(kernel)
     recording = finished(tmp_path)
-    assert recording.votes[ARCH][NAME][KEY] == live_config_text(three()[0])
+    assert recording.votes[ARCH][NAME][KEY] == text_of(three()[0])
     assert [timing.median_ms for timing in recording.timings[ARCH][NAME][KEY]] == [2.0] * 3
 
 
@@ -177,12 +179,10 @@ def test_an_echo_of_the_disk_cache_is_an_observation(
     if listener_taken:
         monkeypatch.setattr(Adapter, "_listen", lambda self, wanted: None)
     launch(autotuner(cache_results=True))
-    assert [(choice.source, choice.config) for choice in choice_log()] == [("echo", live_config_text(winner))]
+    assert [(choice.source, choice.config) for choice in choice_log()] == [("echo", text_of(winner))]
     recording = finished(tmp_path)
     assert (recording.votes, recording.timings) == ({}, {})
-    assert recording.observations[ARCH][NAME][KEY] == Observation(
-        live_config_text(winner), "echo of Triton's disk cache"
-    )
+    assert recording.observations[ARCH][NAME][KEY] == Observation(text_of(winner), "echo of Triton's disk cache")
 
 
 @pytest.mark.skipif(not HAS_LISTENER, reason="Triton's listener came with 3.9")
@@ -214,7 +214,7 @@ def test_a_listener_set_by_another_tool_while_tuning_costs_no_vote(
 
     launch(autotuner(behave=behave, timer=Timer([3.0, 1.0, 2.0])))
     assert len(heard) == 1
-    assert finished(tmp_path).votes[ARCH][NAME] == {KEY: live_config_text(three()[1])}
+    assert finished(tmp_path).votes[ARCH][NAME] == {KEY: text_of(three()[1])}
 
 
 def test_a_kernel_that_is_no_jit_function_tunes_as_without_us(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_kernel_that_is_no_jit_function_tunes_as_without_us(tmp_path: Path) ->
     kernel = autotuner(plain=True, timer=Timer([3.0, 1.0, 2.0]))
     launch(kernel)
     assert launched(kernel)[-1] == 64
-    assert finished(tmp_path).votes[ARCH][NAME][KEY] == live_config_text(three()[1])
+    assert finished(tmp_path).votes[ARCH][NAME][KEY] == text_of(three()[1])
 
 
 class InterpretedFunction:
@@ -274,7 +274,7 @@ def test_a_tuning_that_fails_halfway_is_forgotten(tmp_path: Path) -> None:
     recording = finished(tmp_path)
     medians = [timing.median_ms for timing in recording.timings[ARCH][NAME][KEY]]
     assert len(medians) == 3
-    assert recording.votes[ARCH][NAME][KEY] == live_config_text(three()[medians.index(1.0)])
+    assert recording.votes[ARCH][NAME][KEY] == text_of(three()[medians.index(1.0)])
 
 
 def test_a_subclass_that_prunes_its_own_way_is_recorded_where_triton_tells(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_misses_of_pinned_launches_are_kept_as_observations(tmp_path: Path) -> N
     launch(autotuner())
     recording = finished(tmp_path)
     assert recording.votes == {}
-    assert recording.observations == {ARCH: {NAME: {KEY: Observation(live_config_text(three()[2]), "miss: no table")}}}
+    assert recording.observations == {ARCH: {NAME: {KEY: Observation(text_of(three()[2]), "miss: no table")}}}
 
 
 def test_chaos_choices_never_vote(tmp_path: Path) -> None:

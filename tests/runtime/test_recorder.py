@@ -174,7 +174,7 @@ def test_a_rank_killed_at_once_leaves_nothing_broken(tmp_path: Path) -> None:
 def test_two_nodes_with_one_local_rank_share_a_folder(tmp_path: Path) -> None:
     for rank in ("1", "9"):
         child(tmp_path, "end", wait=0.0, RANK=rank, LOCAL_RANK="1", WORLD_SIZE="16", TUNING_REGISTRY_RUN="job")
-    assert sorted(rank_in_name(file.name)[1] for file in files(tmp_path)) == [1, 9]
+    assert {rank_in_name(file.name)[1] for file in files(tmp_path)} == {1, 9}
 
 
 def test_a_forked_child_does_not_write_its_parents_file(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_process_group_that_appears_later_renames_the_file(tmp_path: Path, mon
     recorder.vote(entry(0), CONFIGS[0], [], [])
     wait_for(lambda: files(tmp_path))
     alone = files(tmp_path)[0]
-    store = {}
+    store: dict[str, bytes] = {}
     group = types.SimpleNamespace(
         is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 3, get_world_size=lambda: 4,
         distributed_c10d=types.SimpleNamespace(_get_default_store=lambda: types.SimpleNamespace(
@@ -290,7 +290,8 @@ def test_a_process_group_that_appears_later_renames_the_file(tmp_path: Path, mon
 class FakeSink:
     def __init__(self, answers: Any) -> None:
         self.answers = list(answers)
-        self.urls, self.recordings = [], []
+        self.urls: list[str] = []
+        self.recordings: list[Any] = []
 
     def open_sink(self, url: Any) -> Any:
         self.urls.append(url)
@@ -348,6 +349,7 @@ def test_a_missing_database_half_leaves_the_file(
     recorder = Recorder(URL, "job", None, interval_s=0.01)
     recorder.vote(entry(), CONFIGS[0], [], [])
     recorder.finish()
+    assert recorder.file is not None
     assert recorder.file.exists()
     assert str(recorder.file) in caplog.text
 
