@@ -1,5 +1,6 @@
 """Each test starts without a policy, without our variables, and with Triton's own functions."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -31,3 +32,9 @@ def clean_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     assert (
         "triton" not in sys.modules or "tuning_registry" not in sys.modules["triton"].runtime.Autotuner.run.__module__
     )
+
+
+@pytest.fixture
+def alone() -> None:
+    """No autotuner of an earlier test is alive: reports walk all live objects."""
+    gc.collect()

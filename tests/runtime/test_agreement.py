@@ -267,6 +267,7 @@ def test_the_log_and_digest_hold_what_stands() -> None:
     assert len({empty, one, choice_digest()}) == 3
 
 
+@pytest.mark.usefixtures("alone")
 def test_compiled_kernels_are_reported_as_not_covered(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch._higher_order_ops.triton_kernel_wrap as wrap
 

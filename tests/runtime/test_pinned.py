@@ -319,6 +319,7 @@ class Bypassing(Autotuner):
         return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs, **self.configs[0].all_kwargs())
 
 
+@pytest.mark.usefixtures("alone")
 def test_autotuners_from_before_and_after_and_of_subclasses_are_pinned(tmp_path: Path) -> None:
     original = Autotuner.__dict__["run"]
     before, derived, escaping = (
@@ -379,6 +380,7 @@ def test_kernels_under_and_over_heuristics_are_pinned(tmp_path: Path) -> None:
     assert inner.fn.fn.launches == [{**three()[1].all_kwargs(), "EVEN": True}]
 
 
+@pytest.mark.usefixtures("alone")
 def test_only_whole_package_names_are_in_scope(tmp_path: Path) -> None:
     inside, outside = autotuner(module="fla.ops"), autotuner(module="flashy.ops")
     pin(tmp_path, None, kernels={"kernel": {"*": stored(three()[0])}}, modules=("fla",))
@@ -462,6 +464,38 @@ def test_a_fault_of_ours_leaves_the_launch_to_triton(
     assert kernel.timer.calls == 3
     assert coverage_report().faults == {"pinning a kernel": 3}
     assert caplog.text.count("pinning a kernel failed") == 1
+
+
+@pytest.mark.parametrize("error", [KeyError, AttributeError, TypeError])
+def test_what_a_kernel_raises_is_raised_once_and_nothing_is_launched_again(
+    tmp_path: Path, error: type[Exception]
+) -> None:
+    def behave(*args: Any, **kwargs: Any) -> None:
+        raise error("the kernel's own")
+
+    inside, outside = (
+        autotuner(module="fla.ops", behave=behave),
+        autotuner([three()[0]], module="other.ops", behave=behave),
+    )
+    pin(tmp_path, None, kernels={"fla.ops.kernel": {"*": stored(three()[0])}}, modules=("fla",))
+    for kernel in (inside, outside):
+        for launches in (1, 2, 3):
+            with pytest.raises(error, match="the kernel's own"):
+                launch(kernel)
+            assert len(kernel.fn.launches) == launches
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_was_tuned_before_install_is_reported_and_pinned_from_then_on(tmp_path: Path) -> None:
+    kernel = autotuner()
+    launch(kernel)
+    install(AutotunePolicy(mode="auto"))
+    launch(kernel)
+    assert [name for name, why in coverage_report().not_covered if "before install" in why] == [NAME]
+    pin(tmp_path, stored(three()[2]))
+    launch(kernel)
+    assert launched(kernel)[-1] == 32
+    assert coverage_report().not_covered == ()
 
 
 def test_chaos_gives_neighbouring_ranks_different_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,15 @@ def test_a_policy_that_cannot_work_leaves_the_old_one(bad: Any) -> None:
     assert triton.runtime.Autotuner.run is run
 
 
+@pytest.mark.parametrize(("content", "message"), [("{}", "not a per-arch table"), ('{"arch": ', "cut off")])
+def test_a_table_file_that_is_no_table_is_refused_by_install(tmp_path: Path, content: str, message: str) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "sm90.json").write_text(content)
+    with pytest.raises(PolicyFault, match=message):
+        install({"mode": "pinned", "table_path": tmp_path / "sm90.json"})
+    assert install({"mode": "pinned", "table_path": tmp_path}).mode == "pinned"
+
+
 def test_many_processes_without_a_run_name_are_refused_by_the_variables_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

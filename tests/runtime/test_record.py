@@ -277,6 +277,7 @@ def test_a_tuning_that_fails_halfway_is_forgotten(tmp_path: Path) -> None:
     assert recording.votes[ARCH][NAME][KEY] == text_of(three()[medians.index(1.0)])
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_subclass_that_prunes_its_own_way_is_recorded_where_triton_tells(tmp_path: Path) -> None:
     class OwnPruning(Autotuner):
         def prune_configs(self, kwargs: Any) -> Any:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from tuning_registry.errors import LaunchFault, PolicyFault
-from tuning_registry.runtime.coverage import bypassing_kernels
+from tuning_registry.runtime.coverage import unseen_kernels
 from tuning_registry.runtime.fastpath import ATTRIBUTE, LEFT_TO_TRITON, Pin, Pins, make_run, remember
 from tuning_registry.runtime.guard import guarded, warn_once
 from tuning_registry.runtime.keys import kernel_name
@@ -91,9 +91,9 @@ class Adapter:
             for autotuner in list(self._touched):
                 autotuner.__dict__.pop(ATTRIBUTE, None)
 
-    def bypassing(self) -> set[str]:
-        """Kernels whose class overrides `run` and that were never seen (see `coverage.bypassing_kernels`)."""
-        return bypassing_kernels(self._class, lambda autotuner: autotuner in self._seen)
+    def unseen(self) -> list[tuple[str, str]]:
+        """Live autotuners that were not met at any launch, and why (see `coverage.unseen_kernels`)."""
+        return unseen_kernels(self._class, lambda autotuner: autotuner in self._seen)
 
     def _replace(self, name: str, make: Callable[[Any], Any]) -> None:
         original = self._class.__dict__[name]

@@ -13,11 +13,11 @@ from typing import Any
 
 from tuning_registry.errors import PolicyFault
 from tuning_registry.runtime import adapter as triton_adapter
-from tuning_registry.runtime.coverage import BYPASSED, CoverageReport
+from tuning_registry.runtime.coverage import CoverageReport
 from tuning_registry.runtime.guard import fault_counts, guarded, reset_faults
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.runtime.recorder import Recorder
-from tuning_registry.runtime.session import Session, check_table_path
+from tuning_registry.runtime.session import Session, check_tables
 
 logger = logging.getLogger("tuning_registry")
 
@@ -113,8 +113,7 @@ def coverage_report() -> CoverageReport:
         return CoverageReport({}, (), (), fault_counts())
     gaps = session.coverage.known_gaps()
     if adapter is not None:
-        bypassing = guarded("looking for uncovered autotuners", adapter.bypassing) or set()
-        gaps += [(kernel, BYPASSED) for kernel in sorted(bypassing)]
+        gaps += guarded("looking for uncovered autotuners", adapter.unseen) or []
     return CoverageReport(session.coverage.reached(), tuple(gaps), session.coverage.misses(), fault_counts())
 
 
@@ -130,8 +129,8 @@ def _check(policy: AutotunePolicy) -> bool:
             return False
     else:
         return False
-    if not check_table_path(policy):
-        raise PolicyFault(f"none of the table paths exists: {policy.table_path}")
+    if policy.mode == "pinned":
+        check_tables(policy)
     return True
 
 

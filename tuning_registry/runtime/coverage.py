@@ -20,6 +20,7 @@ PINNED: Final = "pinned"
 TIMED: Final = "timed"
 INVARIANT: Final = "invariant"
 OUT_OF_SCOPE: Final = "out of scope"
+EARLIER: Final = "has configs in its cache that were chosen before install, or by another tool"
 COMPILED: Final = "captured by torch.compile"
 OWN_PRUNING: Final = "its class prunes its own way, and this Triton release does not tell what it chose"
 BYPASSED: Final = "its class overrides run and was never seen to call Autotuner.run"
@@ -143,19 +144,26 @@ def compiled_kernels() -> set[str]:
     return {kernel_name(kernel) for kernel in kernels if len(getattr(kernel, "configs", ())) > 1}
 
 
-def bypassing_kernels(autotuner_class: type, is_seen: Callable[[Any], bool]) -> set[str]:
-    """Kernels of live autotuners whose class overrides `run` and which were never seen to reach ours.
+def unseen_kernels(autotuner_class: Any, is_seen: Callable[[Any], bool]) -> list[tuple[str, str]]:
+    """`(kernel, why)` of live autotuners whose launches are not known to have come past us, sorted.
 
     Walks all live objects: for reports, never for a launch.
+
+    Args:
+        autotuner_class: Triton's.
+        is_seen: Whether an autotuner has been met at a launch.
     """
-    found: set[str] = set()
+    found: set[tuple[str, str]] = set()
     for thing in gc.get_objects():
         # type(), not isinstance(): the latter asks proxies for their __class__ and may run their code.
-        if issubclass(type(thing), autotuner_class) and type(thing).run is not autotuner_class.run:  # type: ignore[attr-defined]
-            name = guarded("naming an autotuner", kernel_name, thing)
-            if name and len(getattr(thing, "configs", ())) > 1 and not is_seen(thing):
-                found.add(name)
-    return found
+        kind = type(thing)
+        if not issubclass(kind, autotuner_class) or is_seen(thing) or len(getattr(thing, "configs", ())) < 2:
+            continue
+        overrides = kind.run is not autotuner_class.run
+        name = guarded("naming an autotuner", kernel_name, thing)
+        if name and (overrides or getattr(thing, "cache", None)):
+            found.add((name, BYPASSED if overrides else EARLIER))
+    return sorted(found)
 
 
 def _counted(items: Iterable[str]) -> str:

@@ -57,6 +57,9 @@ class Pins:
         self.plans: dict[Any, Plan] = {}
 
 
+_UNSEEN: Final = Pins((), None)  # of an autotuner that was never launched here: nothing is found in it
+
+
 def make_run(
     original: Callable[..., Any], decide: Callable[[Any, tuple[Any, ...], dict[str, Any]], Pin]
 ) -> Callable[..., Any]:
@@ -69,10 +72,11 @@ def make_run(
     """
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        pins = getattr(self, ATTRIBUTE, _UNSEEN)
+        if pins is None:
+            return original(self, *args, **kwargs)
+        # Only the lookup stands in the try: what the kernel raises is the caller's.
         try:
-            pins = self._tuning_registry_pins
-            if pins is None:
-                return original(self, *args, **kwargs)
             values = (*args, *kwargs.values())
             plan = pins.plans[(*map(type, values), *kwargs)]
             shape = (plan.values(values), *map(_dtype, plan.dtypes(values)))

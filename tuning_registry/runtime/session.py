@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tuning_registry.canonical import live_config_text
-from tuning_registry.errors import ValueFault
+from tuning_registry.errors import PolicyFault, RegistryError, ValueFault
 from tuning_registry.loader import installed_triton, load
 from tuning_registry.records import Timing
 from tuning_registry.runtime import coverage, watch
@@ -23,7 +23,7 @@ from tuning_registry.runtime.keys import call_arguments, is_interpreted, kernel_
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.runtime.recorder import Recorder
 from tuning_registry.runtime.select import Selection, select
-from tuning_registry.table import TunedTable
+from tuning_registry.table import TunedTable, read_table
 
 logger = logging.getLogger("tuning_registry")
 
@@ -191,10 +191,24 @@ class Session:
         self.recorder.vote(entry, config, timings, sorted(text for text in texts if text is not None))
 
 
-def check_table_path(policy: AutotunePolicy) -> bool:
-    """Whether one of the policy's table paths exists, or it states none."""
-    paths = policy.table_path if isinstance(policy.table_path, tuple) else (policy.table_path,)
-    return not paths or any(Path(path).exists() for path in paths)
+def check_tables(policy: AutotunePolicy) -> None:
+    """Refuse table paths that cannot serve: none of them exists, or one is a file and no table.
+
+    Which table of a folder is read depends on the device, so that is left to the first launch.
+
+    Raises:
+        PolicyFault: With the paths.
+    """
+    stated = policy.table_path if isinstance(policy.table_path, tuple) else (policy.table_path,)
+    paths = [Path(path) for path in stated]
+    if paths and not any(path.exists() for path in paths):
+        raise PolicyFault(f"no table path exists: {', '.join(map(str, paths))}")
+    for path in paths:
+        if path.is_file():
+            try:
+                read_table(path)
+            except RegistryError as error:
+                raise PolicyFault(f"table path: {error}") from error
 
 
 def _timings(measured: Mapping[Any, Any]) -> list[Timing]:
