@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tuning_registry import merge_records, write
 from tuning_registry.recordings import read_recording
 
 ROOT = Path(__file__).parents[2]
@@ -235,3 +236,48 @@ def test_tritons_interpreter_records_nothing_and_pins(tmp_path: Path) -> None:
         assert ended.stderr.splitlines()[-1] == alone.stderr.splitlines()[-1]
     assert ended.stderr.count("interpreter, whose times mean nothing") == 1
     assert list(tmp_path.glob("r.*")) == []
+
+
+MOVING = """
+import os
+from tests.runtime.fakes import autotuner, launch, launched
+from tuning_registry.runtime import install, uninstall
+kernel = autotuner()
+install({"record_path": "new/folder/r", "arch": "sm90"})
+os.chdir("/")
+launch(kernel)
+uninstall()
+os.chdir(os.environ["HOME"])
+install({"mode": "pinned", "table_path": "tables", "arch": "sm90"})
+os.chdir("/")
+launch(kernel)
+print(launched(kernel)[-1])
+"""
+
+
+def test_relative_paths_are_those_of_the_moment_of_install_and_folders_are_made(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    from tests.runtime.fakes import stored, three, write_table
+
+    write_table(tmp_path / "tables", {"pkg.ops.kernel": {"*": stored(three()[2])}})
+    (tmp_path / "x.py").write_text(MOVING)
+    assert python("x.py", cwd=tmp_path).stdout.split() == ["32"]
+    (file,) = (tmp_path / "new" / "folder").glob("r.*.json")
+    assert list(read_recording(file).votes["sm90"]) == ["pkg.ops.kernel"]
+
+
+def test_the_training_example_records_disagreeing_ranks_and_pins_them_to_one_table(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+
+    def example(port: int, *options: object) -> list[str]:
+        ended = python("-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port", 20000 + (os.getpid() + port) % 20000,
+                       ROOT / "examples" / "train_record_pin.py", *options, cwd=tmp_path, CUDA_VISIBLE_DEVICES="")  # fmt: skip
+        return sorted(line for line in ended.stdout.splitlines() if line.startswith("rank "))
+
+    recorded = example(1, "--record-path", tmp_path / "rec")
+    assert ["record, timed" in line for line in recorded] == [True, True]
+    write("sm90", merge_records(str(tmp_path / "rec.*.json"))["sm90"], tmp_path / "sm90.json")
+    pinned = example(2, "--table-path", tmp_path)
+    assert ["pinned, table" in line and "0 of 1 entries disagree, 0 misses" in line for line in pinned] == [True, True]
+    assert len({line.partition("loss")[2] for line in pinned}) == 1

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tuning_registry.canonical import text_digest
-from tuning_registry.errors import FileFault
 from tuning_registry.files import write_atomically
 from tuning_registry.loader import installed_triton
 from tuning_registry.locations import user_folder
@@ -50,7 +49,10 @@ class Recorder:
 
     def __init__(self, record_path: str, run: str | None, source: str | None, interval_s: float = INTERVAL_S) -> None:
         self._url = record_path if is_database_url(record_path) else None
-        self._prefix = Path(record_path) if self._url is None else user_folder() / "recordings" / "rec"
+        # Absolute, since a training script may change its folder before the first write.
+        self._prefix = (
+            Path(record_path).expanduser().absolute() if self._url is None else user_folder() / "recordings" / "rec"
+        )
         self._policy_run = run
         self._run = resolve_run(run)
         self._run_is_shared = stated_run(run) is not None or (current_place().world_size or 2) > 1
@@ -154,8 +156,7 @@ class Recorder:
             self._run, self._run_is_shared = resolve_run(self._policy_run), True
         recording = self.recording()
         file = self._file_of(recording)
-        if self._url:
-            file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, recording_bytes(recording))
         before, self._file = self._file, file
         if before is not None and before != file:
@@ -171,7 +172,7 @@ class Recorder:
     def _write_last(self) -> None:
         try:
             self._write()
-        except FileFault as error:
+        except OSError as error:
             self._write_elsewhere(error)
         if self._url is None:
             return
@@ -183,7 +184,7 @@ class Recorder:
             logger.warning("tuning_registry: the recording stays in %s; later: registry ingest %s --db %s",
                            self._file, self._file, shown_url(self._url))  # fmt: skip
 
-    def _write_elsewhere(self, error: FileFault) -> None:
+    def _write_elsewhere(self, error: OSError) -> None:
         """The record path failed to the end: keep the recording in the folder for temporary files."""
         recording = self.recording()
         file = Path(tempfile.gettempdir()) / self._file_of(recording).name

@@ -50,6 +50,7 @@ class Session:
         self.choices = ChoiceLog()
         self.coverage = Coverage(policy.enumerate_autotuners)
         self.devices = Devices(policy.arch, current_target)
+        self._table_paths = table_paths(policy)
         self._tables: dict[str, TunedTable] = {}
         self._selections: dict[tuple[int, str, str], tuple[Any, Selection[Any]]] = {}
         self._lock = threading.RLock()
@@ -71,7 +72,7 @@ class Session:
         """The table of an architecture, read once."""
         with self._lock:
             if arch not in self._tables:
-                self._tables[arch] = load(arch, self.policy.table_path)
+                self._tables[arch] = load(arch, self._table_paths)
             return self._tables[arch]
 
     def is_pinned(self, autotuner: Any) -> bool:
@@ -191,6 +192,12 @@ class Session:
         self.recorder.vote(entry, config, timings, sorted(text for text in texts if text is not None))
 
 
+def table_paths(policy: AutotunePolicy) -> list[Path]:
+    """The policy's table paths, absolute: a training script may change its folder before the first launch."""
+    stated = policy.table_path if isinstance(policy.table_path, tuple) else (policy.table_path,)
+    return [Path(path).expanduser().absolute() for path in stated]
+
+
 def check_tables(policy: AutotunePolicy) -> None:
     """Refuse table paths that cannot serve: none of them exists, or one is a file and no table.
 
@@ -199,8 +206,7 @@ def check_tables(policy: AutotunePolicy) -> None:
     Raises:
         PolicyFault: With the paths.
     """
-    stated = policy.table_path if isinstance(policy.table_path, tuple) else (policy.table_path,)
-    paths = [Path(path) for path in stated]
+    paths = table_paths(policy)
     if paths and not any(path.exists() for path in paths):
         raise PolicyFault(f"no table path exists: {', '.join(map(str, paths))}")
     for path in paths:
