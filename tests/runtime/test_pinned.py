@@ -251,6 +251,25 @@ def test_a_tensor_as_key_value_is_never_turned_into_text(tmp_path: Path, caplog:
     assert len([r for r in caplog.records if "key argument at x" in r.getMessage()]) == 1
 
 
+def test_an_object_as_key_value_is_selected_for_once(tmp_path: Path) -> None:
+    prunings: list[int] = []
+
+    def prune(configs: Any, named: Any, **kwargs: Any) -> Any:
+        prunings.append(1)
+        return configs
+
+    kernel = autotuner(prune_configs_by={"early_config_prune": prune})
+    pin(tmp_path, stored(three()[0]), key="*")
+    layout = object()
+    for _ in range(3):
+        launch(kernel, Tensor(), Tensor(), layout)
+    assert launched(kernel) == [32, 32, 32]
+    assert len(prunings) == 1
+    for _ in range(3):
+        launch(kernel, Tensor(), Tensor(), Tensor())
+    assert len(prunings) == 4
+
+
 def test_two_kernels_of_one_function_name_keep_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     mamba, fla = autotuner(module="mamba_ssm.norm"), autotuner(module="fla.modules")
     pin(

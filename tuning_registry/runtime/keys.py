@@ -52,6 +52,13 @@ def shape_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> str:
     return check_text(format_key(values, dtypes))
 
 
+def has_tensor_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> bool:
+    """Whether one of the key values is a tensor, or something else with a dtype."""
+    return any(
+        type(arguments[name]) not in _PLAIN and hasattr(arguments[name], "dtype") for name in keys if name in arguments
+    )
+
+
 def _plain(name: str, value: Any) -> object:
     """`value` if it is a number, string or None, or its text if it is a dtype or a tuple of such."""
     if type(value) in _PLAIN:

@@ -19,7 +19,7 @@ from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.coverage import Coverage, Miss
 from tuning_registry.runtime.guard import count_fault, warn_once
 from tuning_registry.runtime.job import current_place
-from tuning_registry.runtime.keys import call_arguments, is_interpreted, kernel_name, shape_key
+from tuning_registry.runtime.keys import call_arguments, has_tensor_key, is_interpreted, kernel_name, shape_key
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.runtime.recorder import Recorder
 from tuning_registry.runtime.select import Selection, select
@@ -89,7 +89,8 @@ class Session:
         if len(autotuner.configs) == 1:
             return pruned[0], True
         kernel, arch = kernel_name(autotuner), self.devices.current().arch
-        key = self._key(kernel, autotuner, args, kwargs)
+        arguments = call_arguments(autotuner.arg_names, args, kwargs)
+        key = self._key(kernel, autotuner, arguments)
         selection = self._select(autotuner, kernel, arch, key, pruned)
         treatment = coverage.PINNED if selection.candidate is not None else coverage.INVARIANT
         self.coverage.reach(kernel, treatment, len(autotuner.configs))
@@ -99,7 +100,8 @@ class Session:
             self._note(arch, kernel, key, selection.candidate, selection.source)
             if selection.source == "chaos" and key is not None:
                 self._observe((arch, kernel, key), live_config_text(selection.candidate), "chaos")
-        return selection.candidate, key is not None
+        # A tensor as key value is equal to itself alone: keeping the pin would keep every tensor, and find none.
+        return selection.candidate, key is not None or not has_tensor_key(autotuner.keys, arguments)
 
     def tuned(self, tuning: watch.Tuning) -> None:
         """See `adapter.Handler`."""
@@ -111,7 +113,7 @@ class Session:
         invariant = self.policy.is_invariant(kernel)
         self.coverage.reach(kernel, coverage.INVARIANT if invariant else coverage.TIMED, len(autotuner.configs))
         arch = self.devices.current().arch
-        key = self._key(kernel, autotuner, tuning.args, tuning.kwargs)
+        key = self._key(kernel, autotuner, call_arguments(autotuner.arg_names, tuning.args, tuning.kwargs))
         if tuning.winner is not None:
             self._note(arch, kernel, key, tuning.winner, tuning.origin)
         if self.recorder is None or self.policy.mode != "record" or key is None:
@@ -142,9 +144,9 @@ class Session:
                 self._selections[place] = (autotuner, selection)
             return selection
 
-    def _key(self, kernel: str, autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+    def _key(self, kernel: str, autotuner: Any, arguments: Mapping[str, Any]) -> str | None:
         try:
-            return shape_key(autotuner.keys, call_arguments(autotuner.arg_names, args, kwargs))
+            return shape_key(autotuner.keys, arguments)
         except ValueFault as fault:
             warn_once(("key", kernel), "%s: key argument %s; its choices are neither recorded nor looked up",
                       kernel, fault)  # fmt: skip
