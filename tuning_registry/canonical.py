@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tuning_registry.errors import ValueFault
+from tuning_registry.errors import FormatError
 
 # The six fields of a config, each with the check its value must pass.
 # Defaults exist only for the fields that the seed's recordings leave out (Triton's own defaults).
@@ -78,20 +78,22 @@ def config_text(config: object) -> str:
             then mean 1, null and null.
 
     Raises:
-        ValueFault: A field is missing, unknown or of the wrong type; `path` leads to it.
+        FormatError: A field is missing, unknown or of the wrong type; `path` leads to it.
     """
     if not isinstance(config, Mapping):
-        raise ValueFault(f"expected a config object, found {describe(config)}")
+        raise FormatError(f"expected a config object, found {describe(config)}")
     full = {**DEFAULTS, **config}
     for field in full.keys() - set(FIELDS):
         value = full.pop(field)
         if field not in NEUTRAL:
-            raise ValueFault(f"unknown config field; known are {', '.join(FIELDS)}", (field,))
+            raise FormatError(f"unknown config field; known are {', '.join(FIELDS)}", (field,))
         if not _same(value, NEUTRAL[field]):
-            raise ValueFault(f"{describe(value)} changes the kernel and cannot be stored; expected it absent", (field,))
+            raise FormatError(
+                f"{describe(value)} changes the kernel and cannot be stored; expected it absent", (field,)
+            )
     for field in FIELDS:
         if field not in full:
-            raise ValueFault(f"required config field {field!r} is missing", (field,))
+            raise FormatError(f"required config field {field!r} is missing", (field,))
         _CHECKS[field](full[field], (field,))
     return dump_json(full)
 
@@ -100,14 +102,14 @@ def parse_config(text: str) -> dict[str, Any]:
     """The config whose canonical text is `text`; the strict inverse of `config_text`.
 
     Raises:
-        ValueFault: `text` is not a canonical text.
+        FormatError: `text` is not a canonical text.
     """
     try:
         config = json.loads(text, parse_int=parse_integer)
     except (ValueError, RecursionError) as error:
-        raise ValueFault(f"not the canonical text of a config: {error}") from error
+        raise FormatError(f"not the canonical text of a config: {error}") from error
     if config_text(config) != text:
-        raise ValueFault("not the canonical text of a config: same value, other spelling")
+        raise FormatError("not the canonical text of a config: same value, other spelling")
     assert isinstance(config, dict)
     return config
 
@@ -129,7 +131,7 @@ def live_config_text(candidate: object) -> str | None:
             config[field] = getattr(candidate, field, neutral)
     try:
         return config_text(config)
-    except ValueFault:
+    except FormatError:
         return None
 
 
@@ -142,17 +144,17 @@ def check_text(text: object, path: tuple[str, ...] = ()) -> str:
     """`text` itself, once it is known that both databases can hold it.
 
     Raises:
-        ValueFault: Not a string, or it holds NUL or a lone surrogate.
+        FormatError: Not a string, or it holds NUL or a lone surrogate.
     """
     if not isinstance(text, str):
-        raise ValueFault(f"expected a string, found {describe(text)}", path)
+        raise FormatError(f"expected a string, found {describe(text)}", path)
     if "\0" in text:
-        raise ValueFault("a NUL character, which no database text can hold", path)
+        raise FormatError("a NUL character, which no database text can hold", path)
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueFault("a lone surrogate, which is no character", path) from None
+            raise FormatError("a lone surrogate, which is no character", path) from None
     return text
 
 
@@ -181,23 +183,23 @@ def _listed(value: object) -> object:
 
 def _check_count(value: object, path: tuple[str, ...]) -> None:
     if type(value) is not int:
-        raise ValueFault(f"expected an integer, found {describe(value)}", path)
+        raise FormatError(f"expected an integer, found {describe(value)}", path)
 
 
 def _check_maxnreg(value: object, path: tuple[str, ...]) -> None:
     if value is not None and type(value) is not int:
-        raise ValueFault(f"expected an integer or null, found {describe(value)}", path)
+        raise FormatError(f"expected an integer or null, found {describe(value)}", path)
 
 
 def _check_ir_override(value: object, path: tuple[str, ...]) -> None:
     if value is not None and not isinstance(value, str):
-        raise ValueFault(f"expected a string or null, found {describe(value)}", path)
+        raise FormatError(f"expected a string or null, found {describe(value)}", path)
     check_value(value, path)
 
 
 def _check_kwargs(value: object, path: tuple[str, ...]) -> None:
     if not isinstance(value, Mapping):
-        raise ValueFault(f"expected an object of kernel parameters, found {describe(value)}", path)
+        raise FormatError(f"expected an object of kernel parameters, found {describe(value)}", path)
     check_value(value, path)
 
 
@@ -205,15 +207,15 @@ def check_value(value: object, path: tuple[str, ...]) -> None:
     """Refuse what JSON or a database cannot hold exactly: NaN, Infinity, NUL, deep nesting, unknown types.
 
     Raises:
-        ValueFault: With the path to the value.
+        FormatError: With the path to the value.
     """
     if len(path) > MAX_DEPTH:
-        raise ValueFault(f"nested more than {MAX_DEPTH} levels deep", path[:3])
+        raise FormatError(f"nested more than {MAX_DEPTH} levels deep", path[:3])
     if isinstance(value, str):
         check_text(value, path)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueFault(f"{value!r} is not a finite number", path)
+            raise FormatError(f"{value!r} is not a finite number", path)
     elif isinstance(value, Mapping):
         for name, item in value.items():
             check_text(name, path)
@@ -222,7 +224,7 @@ def check_value(value: object, path: tuple[str, ...]) -> None:
         for index, item in enumerate(value):
             check_value(item, (*path, str(index)))
     elif not isinstance(value, int) and value is not None:
-        raise ValueFault(f"a {type(value).__name__}, which JSON cannot hold", path)
+        raise FormatError(f"a {type(value).__name__}, which JSON cannot hold", path)
 
 
 _CHECKS: Mapping[str, Callable[[object, tuple[str, ...]], None]] = {

@@ -1,18 +1,19 @@
 """Every error the package raises, as one tree.
 
-    RegistryError
-    ├── ValueFault (ValueError)         a value breaks a rule: config, key, arch, flag
-    │   └── RecordingFault              ... inside a recording file, with its place
-    ├── FileFault (OSError)             a file cannot be read or written
-    ├── TableFault (ValueError)         a file is no per-arch table, or not the one asked for
-    ├── ConflictFault                   a recording contradicts what the database holds
-    ├── SelectionFault                  a query or export cannot answer what was asked
-    ├── PolicyFault (ValueError)        an autotune policy cannot work in this process
-    ├── LaunchFault (RuntimeError)      a kernel launch that the policy, or a graph capture, forbids
-    ├── AgreementFault (RuntimeError)   ranks of one job chose different configs
-    └── DatabaseFault                   the database cannot be opened, read or written
-        ├── SchemaFault                 its schema is missing, older, newer or foreign
-        └── BusyFault                   another process held the lock for too long: try again
+RegistryError
+├── FormatError (ValueError)     a value breaks a rule: config, key, arch, flag
+│   └── RecordingError           ... inside a recording file, with its place
+├── FileError (OSError)          a file cannot be read or written
+├── TableError (ValueError)      a file is no per-arch table, or not the one asked for
+├── UsageError (ValueError)      a flag or argument cannot mean what was asked
+├── ConflictError                a recording contradicts its flags or what the database holds
+├── SelectionError               a query or export cannot answer what was asked
+├── PolicyError (ValueError)     an autotune policy cannot work in this process
+├── LaunchError (RuntimeError)   a kernel launch that the policy, or a graph capture, forbids
+├── AgreementError (RuntimeError)  ranks of one job chose different configs
+└── DatabaseError                the database cannot be opened, read or written
+    ├── SchemaError              its schema is missing, older, newer or foreign
+    └── BusyError                another process held the lock for too long: try again
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class RegistryError(Exception):
     """Base of every error raised on purpose by this package."""
 
 
-class ValueFault(RegistryError, ValueError):
+class FormatError(RegistryError, ValueError):
     """A value breaks a rule of the formats.
 
     Args:
@@ -35,12 +36,12 @@ class ValueFault(RegistryError, ValueError):
         self.path = path
         super().__init__(f"at {printable('/'.join(path))}: {what}" if path else what)
 
-    def under(self, *parents: str) -> ValueFault:
+    def under(self, *parents: str) -> FormatError:
         """The same fault seen from further out: `parents` come before its path."""
-        return ValueFault(self.what, (*parents, *self.path))
+        return FormatError(self.what, (*parents, *self.path))
 
 
-class RecordingFault(ValueFault):
+class RecordingError(FormatError):
     """A recording file holds something that is not accepted; names the file and the place in it."""
 
     def __init__(self, file: str, what: str, path: tuple[str, ...] = ()) -> None:
@@ -49,43 +50,47 @@ class RecordingFault(ValueFault):
         self.args = (f"{printable(file)}: {self.args[0]}",)
 
 
-class FileFault(RegistryError, OSError):
+class FileError(RegistryError, OSError):
     """A file cannot be read or written."""
 
 
-class TableFault(RegistryError, ValueError):
+class TableError(RegistryError, ValueError):
     """A file is not a per-arch table, or is another one than it is named."""
 
 
-class ConflictFault(RegistryError):
+class UsageError(RegistryError, ValueError):
+    """A flag or an argument cannot mean what was asked; the command line exits 2."""
+
+
+class ConflictError(RegistryError):
     """A recording contradicts what the database already holds."""
 
 
-class SelectionFault(RegistryError):
+class SelectionError(RegistryError):
     """A query or an export cannot answer what was asked."""
 
 
-class PolicyFault(RegistryError, ValueError):
+class PolicyError(RegistryError, ValueError):
     """An autotune policy cannot work in this process."""
 
 
-class LaunchFault(RegistryError, RuntimeError):
+class LaunchError(RegistryError, RuntimeError):
     """A kernel launch that the policy, or a graph capture in progress, forbids; nothing was launched."""
 
 
-class AgreementFault(RegistryError, RuntimeError):
+class AgreementError(RegistryError, RuntimeError):
     """Ranks of one job chose different configs."""
 
 
-class DatabaseFault(RegistryError):
+class DatabaseError(RegistryError):
     """The database cannot be opened, read or written."""
 
 
-class SchemaFault(DatabaseFault):
+class SchemaError(DatabaseError):
     """The schema is missing, older, newer, or belongs to somebody else."""
 
 
-class BusyFault(DatabaseFault):
+class BusyError(DatabaseError):
     """Another process held the write lock for too long; the same command may be tried again."""
 
 

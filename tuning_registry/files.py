@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tuning_registry.canonical import parse_integer
-from tuning_registry.errors import FileFault, RecordingFault, printable
+from tuning_registry.errors import FileError, RecordingError, printable
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -21,17 +21,53 @@ def read_bytes(path: Path) -> bytes:
     """The bytes of a regular file, without a UTF-8 byte order mark.
 
     Raises:
-        FileFault: Missing, unreadable, or not a regular file (a FIFO would hang, a device never end).
+        FileError: Missing, unreadable, or not a regular file (a FIFO would hang, a device never end).
     """
     try:
-        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise FileFault(f"{printable(str(path))}: not a regular file")
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise FileError(f"{printable(str(path))}: not a regular file")
+        with open(handle, "rb") as file:
             return file.read().removeprefix(_BOM)
-    except FileFault:
+    except FileError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise FileFault(f"{printable(str(path))}: cannot be read: {_reason(error)}") from error
+        raise FileError(f"{printable(str(path))}: cannot be read: {_reason(error)}") from error
+
+
+def expand_glob(path: Path) -> list[Path]:
+    """The files that a glob pattern matches, sorted; a path that exists, or is no pattern, stands for itself.
+
+    Raises:
+        FileError: A pattern that matches nothing.
+    """
+    if os.path.lexists(path) or not glob.has_magic(str(path)):
+        return [path]
+    matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207  # absolute, too
+    if not matches:
+        raise FileError(f"{printable(str(path))}: no file matches")
+    return matches
+
+
+def find_below(folder: Path, suffix: str) -> list[Path]:
+    """What bears the suffix in a folder and below, sorted; hidden files and folders are left out.
+
+    Links to nothing and special files are listed: reading them says what is wrong, leaving them out would
+    lose a rank without a word.
+
+    Raises:
+        FileError: A folder cannot be listed.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise FileError(f"{printable(str(error.filename))}: cannot be read: {_reason(error)}") from error
+
+    found: list[Path] = []
+    for parent, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(parent, name) for name in files if name.endswith(suffix) and not name.startswith(".")]
+    return sorted(found)
 
 
 def parse_json(data: bytes, file: str) -> Any:
@@ -44,12 +80,12 @@ def parse_json(data: bytes, file: str) -> Any:
         file: Its name, for the message.
 
     Raises:
-        RecordingFault: Not UTF-8, empty, cut off, not JSON, an object key twice, or nested too deep.
+        RecordingError: Not UTF-8, empty, cut off, not JSON, an object key twice, or nested too deep.
     """
     if not data.strip():
-        raise RecordingFault(file, "the file is empty; expected a JSON object")
+        raise RecordingError(file, "the file is empty; expected a JSON object")
     if data[:2] in {b"\xff\xfe", b"\xfe\xff"} or b"\0" in data[:2]:
-        raise RecordingFault(file, "the file is UTF-16 or UTF-32; expected UTF-8")
+        raise RecordingError(file, "the file is UTF-16 or UTF-32; expected UTF-8")
     repeated: list[_Repeated] = []
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -65,18 +101,18 @@ def parse_json(data: bytes, file: str) -> Any:
     try:
         document = json.loads(data.decode(), object_pairs_hook=build, parse_int=parse_integer)
     except UnicodeDecodeError as error:
-        raise RecordingFault(file, f"byte {error.start} is not UTF-8") from error
+        raise RecordingError(file, f"byte {error.start} is not UTF-8") from error
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
         cut = error.pos >= len(data.rstrip()) or error.msg.startswith("Unterminated string")
         hint = "; the file seems to be cut off" if cut else ""
-        raise RecordingFault(file, f"not JSON at {place}: {error.msg}{hint}") from error
+        raise RecordingError(file, f"not JSON at {place}: {error.msg}{hint}") from error
     except RecursionError as error:
-        raise RecordingFault(file, "nested too deep to be read") from error
+        raise RecordingError(file, "nested too deep to be read") from error
     if repeated:
         path = next(path for path, value in _walk(document) if isinstance(value, _Repeated))
         name = repeated[-1].name if not path else _value_at(document, path).name
-        raise RecordingFault(file, "the same object key twice; expected each once", (*path, name))
+        raise RecordingError(file, "the same object key twice; expected each once", (*path, name))
     return document
 
 
@@ -111,19 +147,20 @@ def write_atomically(path: Path, data: bytes) -> None:
     umask's. A device or FIFO (`/dev/stdout`) is written to, never replaced.
 
     Raises:
-        FileFault: It cannot be written; the old file is as it was and no temporary file is left.
+        FileError: It cannot be written; the old file is as it was and no temporary file is left.
     """
     shown = printable(str(path))
     temporary: Path | None = None
     try:
-        target = Path(os.path.realpath(path))
-        old = target.stat() if target.exists() else None
-        if old and not stat.S_ISREG(old.st_mode) and not stat.S_ISDIR(old.st_mode):
-            target.write_bytes(data)
-            return
+        # Asked of the path itself: what /dev/fd/63 (a shell's `>(...)`) leads to has no name of its own.
+        old = _status(path)
         if old and stat.S_ISDIR(old.st_mode):
-            raise FileFault(f"{shown}: is a directory; expected a file name")
-        temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+            raise FileError(f"{shown}: is a directory; expected a file name")
+        if old and not stat.S_ISREG(old.st_mode):
+            path.write_bytes(data)
+            return
+        target = Path(os.path.realpath(path))
+        temporary = target.with_name(f".{target.name[:100]}.{os.urandom(6).hex()}.tmp")
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             if old:
                 os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
@@ -133,14 +170,22 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.replace(temporary, target)
         temporary = None
         _sync_folder(target.parent)
-    except FileFault:
+    except FileError:
         raise
     except OSError as error:
-        raise FileFault(f"{shown}: cannot be written: {_reason(error)}") from error
+        raise FileError(f"{shown}: cannot be written: {_reason(error)}") from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Status of what the path leads to; None when there is nothing."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from tuning_registry.errors import RegistryError
 from tuning_registry.locations import TABLE_PATH_VARIABLE, user_table_folder
-from tuning_registry.names import normal_arch
+from tuning_registry.names import is_known_arch, normal_arch
 from tuning_registry.table import TunedTable, read_table
 
 PACKAGED_TABLES = Path(__file__).parent / "tables"
@@ -28,11 +27,16 @@ def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathL
     and skipped. A table made with another Triton than the one installed here is used, with a warning:
     every entry is still matched to a live candidate before it is launched.
 
+    Ranks that read different files would pin different configs: compare `digest` across ranks. The file that
+    was used stands in `provenance["file"]`.
+
     Args:
         arch: `sm90`, `gfx942` or another accepted spelling.
         table_path: A folder, a table file, or a sequence of them.
     """
     wanted = normal_arch(arch)
+    if not is_known_arch(wanted):
+        logger.warning("tuning_registry: %r is spelled like no known architecture (sm90, gfx942, ...)", arch)
     for file in _candidates(wanted, table_path):
         try:
             table = read_table(file)
@@ -50,6 +54,8 @@ def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathL
 
 def installed_triton() -> str:
     """Version of the Triton in this environment, without importing it; empty when there is none."""
+    import importlib.metadata  # noqa: PLC0415  # costs more to import than the rest of the package together
+
     loaded = getattr(sys.modules.get("triton"), "__version__", None)
     if isinstance(loaded, str):
         return loaded
@@ -63,6 +69,9 @@ def installed_triton() -> str:
 
 def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
     folders = [given] if isinstance(given, str | os.PathLike) else list(given)
+    for stated in map(Path, folders):
+        if not stated.exists():
+            logger.warning("tuning_registry: table path %s does not exist", stated)
     folders += [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
     folders += [user_table_folder(), PACKAGED_TABLES]
     for folder in map(Path, folders):

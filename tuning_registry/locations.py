@@ -15,7 +15,8 @@ def user_folder() -> Path:
     Nothing is created.
     """
     try:
-        from platformdirs import user_data_path  # here: whoever imports the loader mostly never asks
+        # Here, since whoever imports the loader mostly never asks.
+        from platformdirs import user_data_path  # noqa: PLC0415
     except ImportError:  # a training image with the bare source only: the same answer for Linux
         pass
     else:

@@ -18,7 +18,7 @@ def recording_document(recording: Recording) -> dict[str, Any]:
     Fields of the header that are None or empty, and empty sections other than `votes`, are left out.
 
     Raises:
-        ValueFault: A config is not in its canonical text.
+        FormatError: A config is not in its canonical text.
     """
     header = recording.header
     document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
@@ -49,7 +49,7 @@ def recording_bytes(recording: Recording) -> bytes:
     """The file content of a recording: ASCII JSON on one line.
 
     Raises:
-        ValueFault: As for `recording_document`.
+        FormatError: As for `recording_document`.
     """
     return (dump_json(recording_document(recording)) + "\n").encode("ascii")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tuning_registry.canonical import check_text, config_text, describe
-from tuning_registry.errors import RecordingFault, ValueFault
+from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.files import parse_json, read_bytes
 from tuning_registry.names import normal_arch
 from tuning_registry.records import Header, Observation, Recording, Timing
@@ -28,8 +28,8 @@ def read_recording(path: Path) -> Recording:
     """The recording in a file.
 
     Raises:
-        FileFault: The file cannot be read.
-        RecordingFault: It is no recording; says the place, what was found and what was expected.
+        FileError: The file cannot be read.
+        RecordingError: It is no recording; says the place, what was found and what was expected.
     """
     return parse_recording(read_bytes(path), str(path))
 
@@ -38,22 +38,22 @@ def parse_recording(data: bytes, file: str) -> Recording:
     """The recording in the bytes of a file; `file` names it in messages.
 
     Raises:
-        RecordingFault: As for `read_recording`.
+        RecordingError: As for `read_recording`.
     """
     document = parse_json(data, file)
     try:
         if not isinstance(document, dict):
-            raise ValueFault(f"expected a recording (a JSON object), found {describe(document)}")
+            raise FormatError(f"expected a recording (a JSON object), found {describe(document)}")
         if "format" in document:
             return _from_version_1(document, file)
         other = _other_kind(document)
         if other:
-            raise ValueFault(f"this is {other}, not a recording {{arch: {{kernel: {{key: config}}}}}}")
+            raise FormatError(f"this is {other}, not a recording {{arch: {{kernel: {{key: config}}}}}}")
         return Recording(file, Header(), read_entries(document, _config))
-    except RecordingFault:
+    except RecordingError:
         raise
-    except ValueFault as fault:
-        raise RecordingFault(file, fault.what, fault.path) from fault
+    except FormatError as fault:
+        raise RecordingError(file, fault.what, fault.path) from fault
 
 
 def rank_in_name(file_name: str) -> tuple[str, int | None]:
@@ -64,27 +64,27 @@ def rank_in_name(file_name: str) -> tuple[str, int | None]:
 
 def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
     if document["format"] != FORMAT:
-        raise ValueFault(f"expected {FORMAT!r}, found {describe(document['format'])}", ("format",))
+        raise FormatError(f"expected {FORMAT!r}, found {describe(document['format'])}", ("format",))
     version = document.get("version")
     if type(version) is not int or version != VERSION:
         newer = "; a newer tuning-registry may read it" if type(version) is int and version > VERSION else ""
-        raise ValueFault(f"expected recording version {VERSION}, found {describe(version)}{newer}", ("version",))
+        raise FormatError(f"expected recording version {VERSION}, found {describe(version)}{newer}", ("version",))
     unknown = document.keys() - {"format", "version", "device", *_HEADER_FIELDS, *_SECTIONS}
     if unknown:
-        raise ValueFault("unknown field of a version 1 recording", (min(unknown),))
+        raise FormatError("unknown field of a version 1 recording", (min(unknown),))
     fields = {name: document[name] for name in _HEADER_FIELDS if document.get(name) is not None}
     device = document.get("device") or {}
     if not isinstance(device, dict) or device.keys() - _DEVICE_FIELDS.keys():
-        raise ValueFault(f"expected an object with {', '.join(_DEVICE_FIELDS)}", ("device",))
+        raise FormatError(f"expected an object with {', '.join(_DEVICE_FIELDS)}", ("device",))
     fields |= {_DEVICE_FIELDS[name]: value for name, value in device.items()}
     for name in ("run", "rank", "votes"):
         if document.get(name) is None:
-            raise ValueFault(f"required field {name!r} is missing", (name,))
+            raise FormatError(f"required field {name!r} is missing", (name,))
 
     def section(name: str, read: Callable[[Any], T]) -> dict[str, dict[str, dict[str, T]]]:
         try:
             return read_entries(document.get(name, {}), read)
-        except ValueFault as fault:
+        except FormatError as fault:
             raise fault.under(name) from fault
 
     recording = Recording(
@@ -95,10 +95,15 @@ def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
         section("timings", _timings),
         section("candidate_sets", check_text),
     )
-    both = [(arch, kernel, key) for arch, kernels in recording.observations.items() for kernel, keys in kernels.items()
-            for key in keys if key in recording.votes.get(arch, {}).get(kernel, {})]
+    both = [
+        (arch, kernel, key)
+        for arch, kernels in recording.observations.items()
+        for kernel, keys in kernels.items()
+        for key in keys
+        if key in recording.votes.get(arch, {}).get(kernel, {})
+    ]
     if both:
-        raise ValueFault("an observation is no vote, yet this entry has both", ("observations", *both[0]))
+        raise FormatError("an observation is no vote, yet this entry has both", ("observations", *both[0]))
     return recording
 
 
@@ -109,7 +114,7 @@ def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[s
     as they do not hold the same entry.
 
     Raises:
-        ValueFault: With the path to what is wrong.
+        FormatError: With the path to what is wrong.
     """
     result: dict[str, dict[str, dict[str, T]]] = {}
     for arch, kernels in _object(document, (), "an object of architectures").items():
@@ -119,63 +124,63 @@ def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[s
             for key, value in _object(entries, (arch, kernel), "an object of shape keys").items():
                 check_text(key, (arch, kernel, key))
                 if key in known:
-                    raise ValueFault("the same entry under two spellings of one architecture", (arch, kernel, key))
+                    raise FormatError("the same entry under two spellings of one architecture", (arch, kernel, key))
                 try:
                     known[key] = read(value)
-                except ValueFault as fault:
+                except FormatError as fault:
                     raise fault.under(arch, kernel, key) from fault
     return result
 
 
 def _object(value: object, path: tuple[str, ...], expected: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueFault(f"expected {expected}, found {describe(value)}", path)
+        raise FormatError(f"expected {expected}, found {describe(value)}", path)
     return value
 
 
 def _name(text: str, path: tuple[str, ...]) -> str:
     if not text:
-        raise ValueFault("an empty name", path)
+        raise FormatError("an empty name", path)
     return check_text(text, path)
 
 
 def _config(value: Any) -> str:
     if isinstance(value, list):
-        raise ValueFault("expected a config, found an array; a file of candidate timings holds no votes")
+        raise FormatError("expected a config, found an array; a file of candidate timings holds no votes")
     return config_text(value)
 
 
 def _observation(value: Any) -> Observation:
     if not isinstance(value, dict) or value.keys() != {"config", "reason"}:
-        raise ValueFault(f"expected an object with config and reason, found {describe(value)}")
+        raise FormatError(f"expected an object with config and reason, found {describe(value)}")
     config = value["config"]
     return Observation(None if config is None else config_text(config), check_text(value["reason"], ("reason",)))
 
 
 def _timings(value: Any) -> list[Timing]:
     if not isinstance(value, list):
-        raise ValueFault(f"expected an array of [config, [median, p20, p80]], found {describe(value)}")
+        raise FormatError(f"expected an array of [config, [median, p20, p80]], found {describe(value)}")
     timings = []
     for index, pair in enumerate(value):
         if not isinstance(pair, list) or len(pair) != 2:
-            raise ValueFault(f"expected [config, [median, p20, p80]], found {describe(pair)}", (str(index),))
+            raise FormatError(f"expected [config, [median, p20, p80]], found {describe(pair)}", (str(index),))
         try:
             timings.append(Timing(config_text(pair[0]), *_milliseconds(pair[1])))
-        except ValueFault as fault:
+        except FormatError as fault:
             raise fault.under(str(index)) from fault
     if len({timing.config for timing in timings}) != len(timings):
-        raise ValueFault("one candidate is timed twice")
+        raise FormatError("one candidate is timed twice")
     return timings
 
 
 def _milliseconds(value: object) -> tuple[float | None, float | None, float | None]:
     """Median, 20th and 80th percentile in ms; null, and Triton's Infinity, mean that the candidate failed."""
-    three = value if isinstance(value, list) else [value] * 3
+    three: list[Any] = value if isinstance(value, list) else [value] * 3
     if len(three) != 3:
-        raise ValueFault(f"expected [median, p20, p80] in ms, found {len(three)} numbers")
+        raise FormatError(f"expected [median, p20, p80] in ms, found {len(three)} numbers")
     for number in three:
         if number is not None and (type(number) not in (int, float) or math.isnan(number) or number < 0):
-            raise ValueFault(f"expected milliseconds, or null for a failed candidate, found {describe(number)}")
+            raise FormatError(f"expected milliseconds, or null for a failed candidate, found {describe(number)}")
     if any(number is None or math.isinf(number) for number in three):
         return None, None, None
     median, p20, p80 = (float(number) for number in three)

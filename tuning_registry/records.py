@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tuning_registry.canonical import check_text, describe
-from tuning_registry.errors import ValueFault
+from tuning_registry.errors import FormatError
 from tuning_registry.names import is_known_arch, normal_arch
+
 T = TypeVar("T")
-# {arch: {kernel: {key: T}}}
+# By architecture, then kernel, then shape key.
 ByEntry = Mapping[str, Mapping[str, Mapping[str, T]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -62,27 +64,35 @@ class Header:
     source: str | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueFault for a value of the wrong type or range."""
-        for name in ("run", "host", "device_name", "device_arch", "triton", "source"):
+        """Raises FormatError for a value of the wrong type or range."""
+        for name in _TEXTS:
             value = getattr(self, name)
-            if value is not None:
-                check_text(value, (name,))
-        for name in ("run", "triton"):
-            if getattr(self, name) == "":
-                raise ValueFault("an empty string; expected a name, or the field absent", (name,))
-        for name, least in (("rank", 0), ("world_size", 1), ("multiprocessor_count", 0)):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or not least <= value < 2**31):
-                raise ValueFault(f"expected an integer from {least} to {2**31 - 1}, found {describe(value)}", (name,))
+            if value is not None and not check_text(value, (name,)) and name in {"run", "triton"}:
+                raise FormatError("an empty string; expected a name, or the field absent", (name,))
+        for name, least in _COUNTS.items():
+            _check_count(getattr(self, name), least, name)
         if self.rank is not None and self.world_size is not None and self.rank >= self.world_size:
-            raise ValueFault(f"rank {self.rank} of a world of {self.world_size}", ("rank",))
+            raise FormatError(f"rank {self.rank} of a world of {self.world_size}", ("rank",))
         for name in ("packages", "modules"):
-            mapping = getattr(self, name)
-            if not isinstance(mapping, Mapping):
-                raise ValueFault(f"expected an object of strings, found {describe(mapping)}", (name,))
-            for key, value in mapping.items():
-                check_text(key, (name, key))
-                check_text(value, (name, key))
+            _check_strings(getattr(self, name), name)
+
+
+_TEXTS = ("run", "host", "device_name", "device_arch", "triton", "source")
+_COUNTS = {"rank": 0, "world_size": 1, "multiprocessor_count": 0}
+_INT32 = 2**31  # what an INTEGER column of Postgres holds
+
+
+def _check_count(value: object, least: int, name: str) -> None:
+    if value is not None and (type(value) is not int or not least <= value < _INT32):
+        raise FormatError(f"expected an integer from {least} to {_INT32 - 1}, found {describe(value)}", (name,))
+
+
+def _check_strings(value: object, name: str) -> None:
+    if not isinstance(value, Mapping):
+        raise FormatError(f"expected an object of strings, found {describe(value)}", (name,))
+    for key, item in value.items():
+        check_text(key, (name, key))
+        check_text(item, (name, key))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from tuning_registry.canonical import check_text, config_text, describe, dump_json, live_config_text, parse_config, text_digest
-from tuning_registry.errors import RecordingFault, TableFault, ValueFault
+from tuning_registry.canonical import (
+    check_text,
+    config_text,
+    describe,
+    dump_json,
+    live_config_text,
+    parse_config,
+    text_digest,
+)
+from tuning_registry.errors import FormatError, RecordingError, TableError
 from tuning_registry.files import parse_json, read_bytes, write_atomically
 from tuning_registry.names import ANY_KEY, bare_name, is_positional, lookup_key, normal_arch, positional_key
 from tuning_registry.recordings import read_entries
@@ -49,7 +57,7 @@ class TunedTable:
         provenance: The other fields of the file: `triton`, `packages`, `source`, `tuning_registry`.
 
     Raises:
-        ValueFault: A name or a config is not accepted; `path` leads to it.
+        FormatError: A name or a config is not accepted; `path` leads to it.
 
     False in a boolean context when it holds no kernel.
     """
@@ -75,7 +83,8 @@ class TunedTable:
     def kernels(self) -> dict[str, dict[str, dict[str, Any]]]:
         """`{kernel: {key: config}}`, every config with its six fields."""
         return {
-            kernel: {key: parse_config(text) for key, text in entries.items()} for kernel, entries in self._texts.items()
+            kernel: {key: parse_config(text) for key, text in entries.items()}
+            for kernel, entries in self._texts.items()
         }
 
     @property
@@ -160,7 +169,7 @@ def table_payload(arch: str, kernels: Kernels, source: str = "", *, triton: str 
         extra: Further fields for our own top-level object (policy, runs, ...).
 
     Raises:
-        ValueFault: A name or config is not accepted.
+        FormatError: A name or config is not accepted.
     """
     full = TunedTable(arch, kernels).kernels
     ours = {"version": FORMAT_VERSION, "digest": kernels_digest(full), **(extra or {})}
@@ -178,8 +187,8 @@ def write(arch: str, kernels: Kernels, path: str | Path, source: str = "", *, tr
     """Write a table file, atomically.
 
     Raises:
-        ValueFault: A name or config is not accepted.
-        FileFault: The file cannot be written; an old one is untouched.
+        FormatError: A name or config is not accepted.
+        FileError: The file cannot be written; an old one is untouched.
     """
     payload = table_payload(arch, kernels, source, triton=triton, packages=packages)
     write_atomically(Path(path), table_bytes(payload))
@@ -189,8 +198,8 @@ def read_table(path: Path) -> TunedTable:
     """The table in a file.
 
     Raises:
-        FileFault: The file cannot be read.
-        TableFault: It is no table; says where and what was expected.
+        FileError: The file cannot be read.
+        TableError: It is no table; says where and what was expected.
     """
     file = str(path)
     try:
@@ -198,22 +207,24 @@ def read_table(path: Path) -> TunedTable:
         _check_shape(document)
         provenance = {name: value for name, value in document.items() if name not in {"arch", "kernels"}}
         table = TunedTable(document["arch"], document["kernels"], provenance)
-    except RecordingFault as fault:
-        raise TableFault(str(fault)) from fault
-    except ValueFault as fault:
+    except RecordingError as fault:
+        raise TableError(str(fault)) from fault
+    except FormatError as fault:
         path_shown = tuple(step for step in fault.path if step != "table")
-        raise TableFault(str(RecordingFault(file, fault.what, path_shown))) from fault
+        raise TableError(str(RecordingError(file, fault.what, path_shown))) from fault
     return table
 
 
 def _check_shape(document: object) -> None:
     if not isinstance(document, dict) or "arch" not in document or "kernels" not in document:
-        raise ValueFault("not a per-arch table: expected an object with arch and kernels")
+        raise FormatError("not a per-arch table: expected an object with arch and kernels")
     for name, kind in (("arch", str), ("kernels", dict), ("triton", str), ("packages", dict), ("source", str)):
         value = document.get(name, kind())
         if not isinstance(value, kind):
-            raise ValueFault(f"expected {'a string' if kind is str else 'an object'}, found {describe(value)}", (name,))
+            raise FormatError(
+                f"expected {'a string' if kind is str else 'an object'}, found {describe(value)}", (name,)
+            )
     ours = document.get(EXTRA, {})
     version = ours.get("version", FORMAT_VERSION) if isinstance(ours, dict) else None
     if type(version) is not int or version > FORMAT_VERSION:
-        raise ValueFault(f"expected table version {FORMAT_VERSION}, found {describe(version)}", (EXTRA, "version"))
+        raise FormatError(f"expected table version {FORMAT_VERSION}, found {describe(version)}", (EXTRA, "version"))

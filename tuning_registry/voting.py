@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 from tuning_registry.canonical import parse_config
 from tuning_registry.errors import printable
+from tuning_registry.files import expand_glob
 from tuning_registry.names import lookup_key
 from tuning_registry.recordings import read_recording
 from tuning_registry.records import ByEntry, Recording
@@ -49,8 +49,8 @@ def count_votes(paths: Paths) -> dict[str, dict[str, dict[str, Counter[str]]]]:
         paths: A recording file, a glob pattern, or several of them.
 
     Raises:
-        FileFault: A file cannot be read.
-        RecordingFault: A file is no recording.
+        FileError: A file cannot be read.
+        RecordingError: A file is no recording.
     """
     return tally_recordings(read_recording(path) for path in _files(paths))
 
@@ -119,8 +119,4 @@ def disagreement_report(paths: Paths) -> str:
 
 def _files(paths: Paths) -> Sequence[Path]:
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    files: list[Path] = []
-    for path in map(os.fspath, several):
-        matches = sorted(glob.glob(path)) if glob.has_magic(path) and not os.path.exists(path) else [path]
-        files += map(Path, matches or [path])
-    return files
+    return [file for path in several for file in expand_glob(Path(path))]

@@ -36,7 +36,7 @@ SCRIPT = """
     import logging, os, pickle, sys
     import torch.distributed as dist
     from tests.runtime.fakes import *
-    from tuning_registry.errors import AgreementFault
+    from tuning_registry.errors import AgreementError
     from tuning_registry.runtime import *
     from tuning_registry.runtime import agreement, exchange
     RANK, SIZE, FOLDER = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv[1]
@@ -92,12 +92,12 @@ SCRIPT = """
         for step in range(1, 5):
             try:
                 maybe_verify_choices(step)
-            except AgreementFault as fault:
+            except AgreementError as fault:
                 out["raised"] += 1
                 out["text"] = str(fault)
         try:
             out["sub"] = verify_choices(group).ranks
-        except AgreementFault as fault:
+        except AgreementError as fault:
             out["sub"] = str(fault)
 
     def chaos(out):

@@ -20,9 +20,9 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 from tuning_registry import count_votes, disagreements, merge_records, write  # noqa: E402
-from tuning_registry.errors import LaunchFault  # noqa: E402
+from tuning_registry.errors import LaunchError  # noqa: E402
 from tuning_registry.recordings import read_recording  # noqa: E402
-from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall, verify_choices  # noqa: E402
+from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")]
 
@@ -167,7 +167,7 @@ def test_timing_inside_a_graph_capture_is_refused_by_name() -> None:
     install(AutotunePolicy(mode="auto"))
     x, out = torch.ones(8, 334, device="cuda"), torch.zeros(8, device="cuda")
     graph = torch.cuda.CUDAGraph()
-    with pytest.raises(LaunchFault, match=r"row_sum.*warm up or pin.*n=334"), torch.cuda.graph(graph):
+    with pytest.raises(LaunchError, match=r"row_sum.*warm up or pin.*n=334"), torch.cuda.graph(graph):
         gpu_kernels.row_sum[(8,)](x, out, 334, x.stride(0))
     torch.cuda.synchronize()
     gpu_kernels.row_sum[(8,)](x, out, 334, x.stride(0))
@@ -258,10 +258,9 @@ def test_agreement_over_nccl() -> None:
 
 
 def test_a_pinned_launch_is_no_slower_than_a_stock_one() -> None:
-    from benchmarks.bench_launch import measure
-
-    uninstall()
-    figures = [measure(rounds=15, launches=200) for _ in range(3)]
-    ratio = min(call["pinned_us"] / call["stock_us"] for figure in figures for call in [figure["keyword"]])
-    assert ratio <= 1.0, figures
-    assert verify_choices().ranks == 1
+    ended = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "bench_launch.py"), "--rounds", "21"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    figures = json.loads(ended.stdout.splitlines()[0])
+    assert max(figures["positional"]["ratio"], figures["keyword"]["ratio"]) <= 1.0, figures

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuning_registry.errors import PolicyFault, ValueFault
+from tuning_registry.errors import FormatError, PolicyError
 from tuning_registry.names import lookup_key, split_key
 from tuning_registry.runtime import job
 from tuning_registry.runtime.arch import Device, Devices
@@ -67,7 +67,7 @@ def test_a_store_that_fails_is_a_fault_and_then_a_refusal(monkeypatch: pytest.Mo
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(job, "_job_store", lambda: types.SimpleNamespace(compare_set=lambda *a: 1 / 0))
-    with pytest.raises(PolicyFault, match="TUNING_REGISTRY_RUN"):
+    with pytest.raises(PolicyError, match="TUNING_REGISTRY_RUN"):
         resolve_run(None)
     assert fault_counts() == {"agreeing on a run name": 1}
 
@@ -172,7 +172,7 @@ def test_key_values_have_one_stable_text(value: Any, text: Any) -> None:
     "value", [object(), Mode.A, types.SimpleNamespace(dtype="x"), (1, object()), {1: 2}, "a\0b", "\ud800", lambda: 0]
 )
 def test_other_key_values_are_refused_by_name(value: Any) -> None:
-    with pytest.raises(ValueFault) as caught:
+    with pytest.raises(FormatError) as caught:
         shape_key(["M"], {"M": value})
     assert caught.value.path in {("M",), ()}
 

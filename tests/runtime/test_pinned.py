@@ -28,7 +28,7 @@ from tests.runtime.fakes import (
     triton,
     write_table,
 )  # fmt: skip
-from tuning_registry.errors import LaunchFault
+from tuning_registry.errors import LaunchError
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
 
 NAME = "pkg.ops.kernel"
@@ -125,7 +125,7 @@ def test_a_table_without_the_key_falls_to_block_sizes_then_to_the_cheapest(tmp_p
 def test_on_miss_error_raises_before_anything_is_launched(tmp_path: Path) -> None:
     kernel = autotuner()
     pin(tmp_path, stored(three()[0]), key="M=99", on_miss="error")
-    with pytest.raises(LaunchFault, match=r"pkg\.ops\.kernel .*M=16\|torch\.float32.*no key"):
+    with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel .*M=16\|torch\.float32.*no key"):
         launch(kernel)
     assert kernel.fn.launches == []
     assert getattr(kernel, "nargs", None) is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tuning_registry.errors import PolicyFault, ValueFault
+from tuning_registry.errors import FormatError, PolicyError
 from tuning_registry.runtime import AutotunePolicy, active_policy, install, uninstall
 from tuning_registry.runtime.control import resolve_mode
 from tuning_registry.runtime.options import _PARSERS
@@ -56,21 +56,21 @@ def test_a_policy_cannot_be_changed() -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_value_raises_and_names_the_field(field: Any, value: Any) -> None:
-    with pytest.raises(ValueFault) as caught:
+    with pytest.raises(FormatError) as caught:
         AutotunePolicy(**{field: value})
     assert caught.value.path[0] == field
     assert field in str(caught.value)
 
 
 def test_record_needs_a_record_path() -> None:
-    with pytest.raises(ValueFault, match="record_path"):
+    with pytest.raises(FormatError, match="record_path"):
         AutotunePolicy(mode="record")
 
 
 def test_unknown_fields_are_refused_by_name() -> None:
-    with pytest.raises(ValueFault, match="tabel_path"):
+    with pytest.raises(FormatError, match="tabel_path"):
         AutotunePolicy.from_mapping({"tabel_path": "x"})
-    with pytest.raises(ValueFault, match="a str"):
+    with pytest.raises(FormatError, match="a str"):
         AutotunePolicy.from_mapping("mode=auto")  # type: ignore[arg-type]
 
 
@@ -118,7 +118,7 @@ def test_the_environment_states_every_field() -> None:
      ("BLOCK_SIZES", "A=1,A=2"), ("ARCH", "H100"), ("RECORD_PATH", "folder/")],
 )  # fmt: skip
 def test_a_variable_that_cannot_be_read_is_named(variable: Any, value: Any) -> None:
-    with pytest.raises(ValueFault, match="TUNING_REGISTRY_" + variable):
+    with pytest.raises(FormatError, match="TUNING_REGISTRY_" + variable):
         AutotunePolicy.from_environment({"TUNING_REGISTRY_" + variable: value})
 
 
@@ -161,7 +161,7 @@ def test_a_policy_that_cannot_work_leaves_the_old_one(bad: Any) -> None:
     triton = pytest.importorskip("triton")
     old = install({"mode": "pinned", "arch": "sm90"})
     run = triton.runtime.Autotuner.run
-    with pytest.raises((ValueFault, PolicyFault)):
+    with pytest.raises((FormatError, PolicyError)):
         install(bad)
     assert active_policy() is old
     assert triton.runtime.Autotuner.run is run
@@ -171,7 +171,7 @@ def test_a_policy_that_cannot_work_leaves_the_old_one(bad: Any) -> None:
 def test_a_table_file_that_is_no_table_is_refused_by_install(tmp_path: Path, content: str, message: str) -> None:
     pytest.importorskip("triton")
     (tmp_path / "sm90.json").write_text(content)
-    with pytest.raises(PolicyFault, match=message):
+    with pytest.raises(PolicyError, match=message):
         install({"mode": "pinned", "table_path": tmp_path / "sm90.json"})
     assert install({"mode": "pinned", "table_path": tmp_path}).mode == "pinned"
 
@@ -182,7 +182,7 @@ def test_many_processes_without_a_run_name_are_refused_by_the_variables_name(
     pytest.importorskip("triton")
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    with pytest.raises(PolicyFault, match=r"rank 3 of 8.*TUNING_REGISTRY_RUN"):
+    with pytest.raises(PolicyError, match=r"rank 3 of 8.*TUNING_REGISTRY_RUN"):
         install({"record_path": str(tmp_path / "r")})
     monkeypatch.setenv("TUNING_REGISTRY_RUN", "mine")
     assert install({"record_path": str(tmp_path / "r")}).mode == "record"

@@ -58,13 +58,13 @@ def test_without_triton_install_raises_only_where_the_policy_needs_it() -> None:
     code = """
         import sys
         sys.modules["triton"] = None
-        from tuning_registry.errors import PolicyFault
+        from tuning_registry.errors import PolicyError
         from tuning_registry.runtime import active_policy, coverage_report, install, verify_choices
         print(install({"mode": "auto"}).mode, verify_choices().ranks, coverage_report().reached)
         for needing in ({"mode": "pinned"}, {"record_path": "r"}, {"chaos": True}):
             try:
                 install(needing)
-            except PolicyFault as fault:
+            except PolicyError as fault:
                 print("needs Triton" in str(fault), active_policy().mode)
     """
     assert python("-c", textwrap.dedent(code)).stdout.splitlines() == ["auto 1 {}", *["True auto"] * 3]

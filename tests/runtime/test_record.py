@@ -29,7 +29,7 @@ from tests.runtime.fakes import (
     triton,
 )  # fmt: skip
 from tuning_registry.canonical import text_digest
-from tuning_registry.errors import LaunchFault
+from tuning_registry.errors import LaunchError
 from tuning_registry.records import Observation, Timing
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
 from tuning_registry.runtime.adapter import Adapter
@@ -301,11 +301,11 @@ def test_only_kernels_in_scope_are_recorded(tmp_path: Path) -> None:
 
 
 def test_misses_of_pinned_launches_are_kept_as_observations(tmp_path: Path) -> None:
-    record(tmp_path, mode="pinned")
+    install(AutotunePolicy(mode="pinned", record_path=tmp_path / "rec" / "r", arch="sm999"))
     launch(autotuner())
     recording = finished(tmp_path)
     assert recording.votes == {}
-    assert recording.observations == {ARCH: {NAME: {KEY: Observation(text_of(three()[2]), "miss: no table")}}}
+    assert recording.observations == {"sm999": {NAME: {KEY: Observation(text_of(three()[2]), "miss: no table")}}}
 
 
 def test_chaos_choices_never_vote(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_timing_inside_a_graph_capture_is_refused_by_name_before_anything_is_lau
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     record(tmp_path)
     kernel = autotuner()
-    with pytest.raises(LaunchFault, match=r"pkg\.ops\.kernel .*warm up or pin.*M=16"):
+    with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel .*warm up or pin.*M=16"):
         launch(kernel)
     assert (kernel.fn.launches, kernel.timer.calls) == ([], 0)
     install(AutotunePolicy(mode="pinned", arch=ARCH))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.fakes import Config, stored
-from tuning_registry.errors import LaunchFault
+from tuning_registry.errors import LaunchError
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.runtime.select import select, static_estimate
 from tuning_registry.table import TunedTable
@@ -60,9 +60,9 @@ def test_stated_block_sizes(sizes: Any, index: Any) -> None:
 def test_block_sizes_satisfy_on_miss_error_and_nothing_else_does() -> None:
     configs = [Config({"BLOCK": 64}), Config({"BLOCK": 32})]
     assert pick(configs, on_miss="error", block_sizes={"BLOCK": 64}).candidate is configs[0]
-    with pytest.raises(LaunchFault, match=r"pkg\.kernel .*M=1.*sm90: no table"):
+    with pytest.raises(LaunchError, match=r"pkg\.kernel .*M=1.*sm90: no table"):
         pick(configs, on_miss="error", block_sizes={"BLOCK": 65})
-    with pytest.raises(LaunchFault, match="unsupported key"):
+    with pytest.raises(LaunchError, match="unsupported key"):
         pick(configs, on_miss="error", key=None)
 
 
@@ -83,7 +83,7 @@ def test_a_pruned_entry_is_a_miss_also_with_one_candidate_left() -> None:
     )
     assert pick(configs, table, pruned=configs[1:2]).miss == "pruned away"
     assert pick(configs, pruned=configs[1:2]).miss == ""
-    with pytest.raises(LaunchFault, match="pruned away"):
+    with pytest.raises(LaunchError, match="pruned away"):
         pick(configs, table, pruned=configs[1:2], on_miss="error")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
 
-from tuning_registry.errors import LaunchFault, PolicyFault
+from tuning_registry.errors import LaunchError, PolicyError
 from tuning_registry.runtime.coverage import unseen_kernels
 from tuning_registry.runtime.fastpath import ATTRIBUTE, LEFT_TO_TRITON, Pin, Pins, make_run, remember
 from tuning_registry.runtime.guard import guarded, warn_once
@@ -28,7 +28,7 @@ class Handler(Protocol):
         """The candidate to launch (None: Triton's to choose) and whether equal calls get the same.
 
         Raises:
-            LaunchFault: The policy forbids the launch.
+            LaunchError: The policy forbids the launch.
         """
 
     def tuned(self, tuning: Tuning) -> None:
@@ -178,7 +178,7 @@ class Adapter:
             if not self._attached:
                 return original(autotuner, *args, config=config, **meta)
             if guarded("asking for a graph capture", is_capturing):
-                raise LaunchFault(
+                raise LaunchError(
                     f"{kernel_name(autotuner)} would be timed inside a CUDA-graph capture, which the timing would "
                     f"break; warm up or pin this key first (keys: {_shown_keys(autotuner, args, meta)})"
                 )
@@ -229,15 +229,15 @@ def check_supported() -> None:
     """Import Triton's autotuner.
 
     Raises:
-        PolicyFault: There is none, or it is not one of the supported releases.
+        PolicyError: There is none, or it is not one of the supported releases.
     """
     try:
         autotuner = import_module("triton.runtime.autotuner").Autotuner
     except ImportError as error:
-        raise PolicyFault(f"this policy needs Triton, which cannot be imported here: {error}") from error
+        raise PolicyError(f"this policy needs Triton, which cannot be imported here: {error}") from error
     missing = [name for name in ("run", "prune_configs", "_bench") if name not in autotuner.__dict__]
     if missing:
-        raise PolicyFault(f"this Triton's Autotuner has no {', '.join(missing)}; supported is Triton 3.2 and newer")
+        raise PolicyError(f"this Triton's Autotuner has no {', '.join(missing)}; supported is Triton 3.2 and newer")
 
 
 def current_target() -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuning_registry.canonical import dump_json
-from tuning_registry.errors import AgreementFault
+from tuning_registry.errors import AgreementError
 from tuning_registry.names import rank_ranges
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.control import active_session, policy_changes
@@ -107,7 +107,7 @@ def maybe_verify_choices(step: int | None = None, group: Any = None) -> Agreemen
         group: As for `verify_choices`.
 
     Raises:
-        AgreementFault: As for `verify_choices`.
+        AgreementError: As for `verify_choices`.
     """
     global _steps  # noqa: PLW0603 - counts calls of this process
     session = active_session()
@@ -130,7 +130,7 @@ def verify_choices(group: Any = None) -> Agreement:
             process group there is nobody to compare with.
 
     Raises:
-        AgreementFault: The policy says `verify_strict` and ranks differ; raised on every rank alike.
+        AgreementError: The policy says `verify_strict` and ranks differ; raised on every rank alike.
     """
     session = active_session()
     where = current_group(group)
@@ -152,7 +152,7 @@ def verify_choices(group: Any = None) -> Agreement:
         result = Agreement(where.size, compared, new, found, gaps)
         _report(where, known, differing, result)
     if found and session is not None and session.policy.verify_strict:
-        raise AgreementFault(
+        raise AgreementError(
             f"{len(found)} of {compared} entries differ between {where.size} ranks: " + " | ".join(map(str, found[:10]))
         )
     return result

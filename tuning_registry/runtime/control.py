@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tuning_registry.errors import PolicyFault
+from tuning_registry.errors import PolicyError
 from tuning_registry.runtime import adapter as triton_adapter
 from tuning_registry.runtime.coverage import CoverageReport
 from tuning_registry.runtime.guard import fault_counts, guarded, reset_faults
@@ -43,8 +43,8 @@ def install(
             (`torch.use_deterministic_algorithms`).
 
     Raises:
-        ValueFault: The mapping or the environment is no policy.
-        PolicyFault: The policy cannot work here: it needs Triton and there is none, no table path exists, or
+        FormatError: The mapping or the environment is no policy.
+        PolicyError: The policy cannot work here: it needs Triton and there is none, no table path exists, or
             the job has many processes and nothing names the run.
     """
     global _session, _adapter
@@ -123,7 +123,7 @@ def _check(policy: AutotunePolicy) -> bool:
     if needed or triton_adapter.is_installed():
         try:
             triton_adapter.check_supported()
-        except PolicyFault:
+        except PolicyError:
             if needed:
                 raise
             return False

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from tuning_registry.errors import AgreementFault, LaunchFault
+from tuning_registry.errors import AgreementError, LaunchError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,12 +32,12 @@ def guarded(kind: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
         **kwargs: Its keyword arguments.
 
     Raises:
-        LaunchFault: As `call` does: the policy asked for it.
-        AgreementFault: Likewise.
+        LaunchError: As `call` does: the policy asked for it.
+        AgreementError: Likewise.
     """
     try:
         return call(*args, **kwargs)
-    except (LaunchFault, AgreementFault):
+    except (LaunchError, AgreementError):
         raise
     except Exception as error:  # noqa: BLE001 - the guard itself; KeyboardInterrupt and SystemExit pass
         count_fault(kind, error)

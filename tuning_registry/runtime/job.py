@@ -14,7 +14,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from tuning_registry.errors import PolicyFault
+from tuning_registry.errors import PolicyError
 from tuning_registry.runtime.guard import guarded
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def resolve_run(policy_run: str | None) -> str:
     cannot hang on a rank that never calls it, and no device is touched.
 
     Raises:
-        PolicyFault: Many processes, and neither a name nor a store to agree on one.
+        PolicyError: Many processes, and neither a name nor a store to agree on one.
     """
     stated = stated_run(policy_run)
     if stated is not None:
@@ -124,7 +124,7 @@ def resolve_run(policy_run: str | None) -> str:
         agreed = guarded("agreeing on a run name", store.compare_set, _STORE_KEY, "", new_run())
         if agreed:
             return agreed.decode() if isinstance(agreed, bytes) else str(agreed)
-    raise PolicyFault(
+    raise PolicyError(
         f"this is rank {place.rank} of {place.world_size or 'several'} and nothing names the run; set {RUN_VARIABLE} "
         "to the same text on every rank, or call install after torch.distributed.init_process_group"
     )

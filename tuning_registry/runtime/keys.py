@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tuning_registry.canonical import check_text
-from tuning_registry.errors import ValueFault
+from tuning_registry.errors import FormatError
 from tuning_registry.names import format_key
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None)})
@@ -44,7 +44,7 @@ def shape_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> str:
         arguments: From `call_arguments`: dtypes come in signature order.
 
     Raises:
-        ValueFault: A key value has no stable text; `path` names the argument. Tensors are never turned into
+        FormatError: A key value has no stable text; `path` names the argument. Tensors are never turned into
             text: that would read device memory, which is slow and illegal during graph capture.
     """
     values = [(name, _plain(name, arguments[name])) for name in keys if name in arguments]
@@ -64,7 +64,7 @@ def _plain(name: str, value: Any) -> object:
     if type(value) in _PLAIN:
         return value
     if hasattr(value, "dtype"):
-        raise ValueFault("a tensor, or something with a dtype, which has no stable text", (name,))
+        raise FormatError("a tensor, or something with a dtype, which has no stable text", (name,))
     kind = type(value)
     if kind.__name__ == "constexpr" and hasattr(value, "value"):
         return _plain(name, value.value)
@@ -75,7 +75,7 @@ def _plain(name: str, value: Any) -> object:
     for base in (int, float, str):  # an IntEnum, a str subclass: equal to its base value, so one key with it
         if isinstance(value, base):
             return base(value)
-    raise ValueFault(f"a {kind.__name__}, which has no stable text", (name,))
+    raise FormatError(f"a {kind.__name__}, which has no stable text", (name,))
 
 
 def _one_spelling(value: object) -> object:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tuning_registry.errors import RecordingFault, ValueFault
+from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.files import parse_json
 from tuning_registry.runtime.guard import warn_once
 
@@ -33,7 +33,7 @@ def environment_fields(environ: Mapping[str, str] | None = None) -> dict[str, An
         environ: Defaults to the environment of the process.
 
     Raises:
-        ValueFault: A value cannot be read; `path` names the variable.
+        FormatError: A value cannot be read; `path` names the variable.
     """
     variables = os.environ if environ is None else environ
     stated: dict[str, Any] = {}
@@ -46,7 +46,7 @@ def environment_fields(environ: Mapping[str, str] | None = None) -> dict[str, An
         elif text.strip():
             try:
                 stated[name] = _PARSERS[name](text.strip())
-            except ValueFault as fault:
+            except FormatError as fault:
                 raise fault.under(variable) from None
     return stated
 
@@ -68,7 +68,7 @@ def option_fields(namespace: argparse.Namespace) -> dict[str, Any]:
     """The policy fields that parsed options state.
 
     Raises:
-        ValueFault: A value cannot be read; `path` names the option.
+        FormatError: A value cannot be read; `path` names the option.
     """
     stated: dict[str, Any] = {}
     for name, parse in _PARSERS.items():
@@ -77,14 +77,14 @@ def option_fields(namespace: argparse.Namespace) -> dict[str, Any]:
             continue
         try:
             stated[name] = value if name in _FLAGS else parse(value)
-        except ValueFault as fault:
+        except FormatError as fault:
             raise fault.under("--" + name.replace("_", "-")) from None
     return stated
 
 
 def _flag(text: str) -> bool:
     if text.lower() not in _TRUE | _FALSE:
-        raise ValueFault(f"expected 1 or 0, found {text!r}")
+        raise FormatError(f"expected 1 or 0, found {text!r}")
     return text.lower() in _TRUE
 
 
@@ -92,7 +92,7 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueFault(f"expected an integer, found {text!r}") from None
+        raise FormatError(f"expected an integer, found {text!r}") from None
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -108,15 +108,15 @@ def _sizes(text: str) -> dict[str, Any]:
     if text.startswith("{"):
         try:
             parsed = parse_json(text.encode(), "block sizes")
-        except RecordingFault as fault:
-            raise ValueFault(fault.what, fault.path) from None
+        except RecordingError as fault:
+            raise FormatError(fault.what, fault.path) from None
         assert isinstance(parsed, dict)
         return parsed
     sizes: dict[str, Any] = {}
     for pair in _names(text):
         name, equals, value = pair.partition("=")
         if not equals or name in sizes:
-            raise ValueFault(f"expected NAME=INTEGER[,NAME=INTEGER...], each name once, found {text!r}")
+            raise FormatError(f"expected NAME=INTEGER[,NAME=INTEGER...], each name once, found {text!r}")
         sizes[name.strip()] = _integer(value.strip())
     return sizes
 

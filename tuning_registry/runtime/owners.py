@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from collections.abc import Iterable
 from pathlib import PurePosixPath
@@ -22,6 +21,9 @@ class Owners:
 
         Kernels of a script or of a source tree that is not installed have no owner and are left out.
         """
+        # It costs more to import than the rest of the runtime together, and pinned jobs never ask.
+        from importlib import metadata  # noqa: PLC0415
+
         modules: dict[str, str] = {}
         for kernel in kernels:
             top = top_module(kernel)
@@ -30,14 +32,16 @@ class Owners:
             owner = self._owner.get(top)
             if owner is not None:
                 modules[top] = owner
-        return {owner: importlib.metadata.version(owner) for owner in sorted(set(modules.values()))}, modules
+        return {owner: metadata.version(owner) for owner in sorted(set(modules.values()))}, modules
 
     def _find(self, top: str, module: str) -> str | None:
         if top == "__main__":
             return None
+        from importlib import metadata  # noqa: PLC0415  # see `of`
+
         if self._distributions is None:
             self._distributions = {
-                name: sorted(set(owners)) for name, owners in importlib.metadata.packages_distributions().items()
+                name: sorted(set(owners)) for name, owners in metadata.packages_distributions().items()
             }
         owners = self._distributions.get(top, [])
         if len(owners) < 2:
@@ -45,7 +49,7 @@ class Owners:
         # Several wheels share the package (fla-core and flash-linear-attention): the one with the kernel's file.
         file = getattr(sys.modules.get(module), "__file__", None) or ""
         for owner in owners:
-            parts = {PurePosixPath(str(f)) for f in importlib.metadata.files(owner) or () if str(f).startswith(top)}
+            parts = {PurePosixPath(str(f)) for f in metadata.files(owner) or () if str(f).startswith(top)}
             if any(file.endswith("/" + str(part)) for part in parts):
                 return owner
         return owners[0]

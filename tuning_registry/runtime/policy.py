@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tuning_registry.canonical import check_text
-from tuning_registry.errors import ValueFault
+from tuning_registry.errors import FormatError
 from tuning_registry.names import bare_name, is_known_arch, normal_arch
 from tuning_registry.runtime.options import MODES, ON_MISS, PREFIX, environment_fields
 
@@ -31,13 +31,13 @@ class AutotunePolicy:
         record_path: Prefix of the recording files (`/shared/rec`), or a database URL. Mode `record` needs it;
             in mode `pinned` the misses are kept there.
         on_miss: What a pinned kernel does without an entry: `min_cost` launches the cheapest candidate by the
-            static estimate, `error` raises LaunchFault before anything is launched.
+            static estimate, `error` raises LaunchError before anything is launched.
         block_sizes: Launch parameters that stand in for a missing entry: `{"BLOCK_M": 64}` for every kernel
             that has them, `{"pkg.kernel": {"BLOCK_M": 64}}` for one.
         config_invariant: Kernels (qualified or bare names) whose config cannot change values: where the table
             has no entry Triton times them also in mode `pinned`, and agreement does not count them.
         verify_every: Steps between two agreement checks of `maybe_verify_choices`; 0 for none.
-        verify_strict: A disagreement raises AgreementFault on every rank; otherwise rank 0 warns once.
+        verify_strict: A disagreement raises AgreementError on every rank; otherwise rank 0 warns once.
         enumerate_autotuners: Log every multi-config autotuner that is reached, and how it is treated.
         chaos: Make ranks differ on purpose, as the positive control of any check. Such choices never vote.
         run: Name of the job in recordings; None takes it from the launcher.
@@ -45,7 +45,7 @@ class AutotunePolicy:
         arch: Architecture to use instead of the detected one.
 
     Raises:
-        ValueFault: A field has a wrong type or value; `path` names the field.
+        FormatError: A field has a wrong type or value; `path` names the field.
     """
 
     mode: str | None = None
@@ -68,24 +68,24 @@ class AutotunePolicy:
         for name, check in _CHECKS.items():
             try:
                 object.__setattr__(self, name, check(getattr(self, name)))
-            except ValueFault as fault:
+            except FormatError as fault:
                 raise fault.under(name) from None
         if self.mode == "record" and self.record_path is None:
-            raise ValueFault("mode 'record' needs a record path", ("record_path",))
+            raise FormatError("mode 'record' needs a record path", ("record_path",))
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> AutotunePolicy:
         """The policy of a mapping from field names to values; absent fields keep their defaults.
 
         Raises:
-            ValueFault: A key is no field, or a value is not accepted.
+            FormatError: A key is no field, or a value is not accepted.
         """
         if not isinstance(mapping, Mapping):
-            raise ValueFault(f"expected a mapping of policy fields, found {_kind(mapping)}")
+            raise FormatError(f"expected a mapping of policy fields, found {_kind(mapping)}")
         known = [f.name for f in fields(cls)]
         for key in mapping:
             if key not in known:
-                raise ValueFault(f"unknown policy field; known are {', '.join(known)}", (str(key),))
+                raise FormatError(f"unknown policy field; known are {', '.join(known)}", (str(key),))
         return cls(**mapping)
 
     @classmethod
@@ -93,13 +93,13 @@ class AutotunePolicy:
         """The policy that `TUNING_REGISTRY_*` variables state (see `options.environment_fields`).
 
         Raises:
-            ValueFault: A value is not accepted; `path` begins with the variable's name.
+            FormatError: A value is not accepted; `path` begins with the variable's name.
         """
         stated = environment_fields(environ)
         try:
             return cls(**stated)
-        except ValueFault as fault:
-            raise ValueFault(fault.what, (PREFIX + fault.path[0].upper(), *fault.path[1:])) from None
+        except FormatError as fault:
+            raise FormatError(fault.what, (PREFIX + fault.path[0].upper(), *fault.path[1:])) from None
 
     def to_mapping(self) -> dict[str, Any]:
         """The fields that differ from their defaults; the inverse of `from_mapping`."""
@@ -144,7 +144,7 @@ def _one_of(choices: Sequence[str], optional: bool = False) -> Callable[[object]
             return None
         if not isinstance(value, str) or value not in choices:
             shown = repr(value) if isinstance(value, str) else _kind(value)
-            raise ValueFault(f"expected one of {', '.join(choices)}{' or None' if optional else ''}, found {shown}")
+            raise FormatError(f"expected one of {', '.join(choices)}{' or None' if optional else ''}, found {shown}")
         return value
 
     return check
@@ -152,11 +152,11 @@ def _one_of(choices: Sequence[str], optional: bool = False) -> Callable[[object]
 
 def _names(value: object) -> tuple[str, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Sequence | set | frozenset):
-        raise ValueFault(f"expected a sequence of names, found {_kind(value)}")
+        raise FormatError(f"expected a sequence of names, found {_kind(value)}")
     names = tuple(sorted(value, key=str)) if isinstance(value, set | frozenset) else tuple(value)
     for name in names:
         if not isinstance(name, str) or not name or any(part == "" for part in name.split(".")):
-            raise ValueFault(f"expected dotted names, found {name!r}" if isinstance(name, str) else
+            raise FormatError(f"expected dotted names, found {name!r}" if isinstance(name, str) else
                              f"expected strings, found {_kind(name)}")  # fmt: skip
         check_text(name)
     return names
@@ -164,10 +164,10 @@ def _names(value: object) -> tuple[str, ...]:
 
 def _path(value: object) -> StrPath:
     if not isinstance(value, str | os.PathLike):
-        raise ValueFault(f"expected a path, found {_kind(value)}")
+        raise FormatError(f"expected a path, found {_kind(value)}")
     text = os.fspath(value)
     if not isinstance(text, str) or not text or "\0" in text:
-        raise ValueFault("expected a path that is not empty and holds no NUL")
+        raise FormatError("expected a path that is not empty and holds no NUL")
     return value
 
 
@@ -184,38 +184,38 @@ def _record_path(value: object) -> StrPath | None:
         return None
     path = _path(value)
     if os.fspath(path).endswith(("/", os.sep)):
-        raise ValueFault("expected the prefix of file names (folder/name), found a folder")
+        raise FormatError("expected the prefix of file names (folder/name), found a folder")
     return path
 
 
 def _block_sizes(value: object) -> BlockSizes:
     if not isinstance(value, Mapping):
-        raise ValueFault(f"expected a mapping of names to integers, found {_kind(value)}")
+        raise FormatError(f"expected a mapping of names to integers, found {_kind(value)}")
     frozen: dict[str, int | Mapping[str, int]] = {}
     for name, stated in value.items():
         if not isinstance(name, str) or not name:
-            raise ValueFault(f"expected names, found {_kind(name) if name != '' else 'an empty one'}")
+            raise FormatError(f"expected names, found {_kind(name) if name != '' else 'an empty one'}")
         if isinstance(stated, Mapping):
             inner = _block_sizes(stated)
             if any(isinstance(size, Mapping) for size in inner.values()):
-                raise ValueFault("expected {kernel: {parameter: integer}}, found it nested deeper", (name,))
+                raise FormatError("expected {kernel: {parameter: integer}}, found it nested deeper", (name,))
             frozen[name] = inner  # type: ignore[assignment]
         elif type(stated) is int:
             frozen[name] = stated
         else:
-            raise ValueFault(f"expected an integer, found {_kind(stated)}", (name,))
+            raise FormatError(f"expected an integer, found {_kind(stated)}", (name,))
     return MappingProxyType(frozen)
 
 
 def _steps(value: object) -> int:
     if type(value) is not int or value < 0:
-        raise ValueFault(f"expected a number of steps from 0, found {value if type(value) is int else _kind(value)}")
+        raise FormatError(f"expected a number of steps from 0, found {value if type(value) is int else _kind(value)}")
     return value
 
 
 def _flag(value: object) -> bool:
     if type(value) is not bool:
-        raise ValueFault(f"expected True or False, found {_kind(value)}")
+        raise FormatError(f"expected True or False, found {_kind(value)}")
     return value
 
 
@@ -223,14 +223,14 @@ def _text(value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise ValueFault(f"expected a string, found {_kind(value)}")
+        raise FormatError(f"expected a string, found {_kind(value)}")
     return check_text(value)
 
 
 def _run(value: object) -> str | None:
     text = _text(value)
     if text is not None and not text.strip():
-        raise ValueFault("expected the name of a run, found an empty string")
+        raise FormatError("expected the name of a run, found an empty string")
     return text
 
 
@@ -240,7 +240,7 @@ def _arch(value: object) -> str | None:
         return None
     arch = normal_arch(text)
     if not is_known_arch(arch):
-        raise ValueFault(f"expected an architecture such as sm90 or gfx942, found {text!r}")
+        raise FormatError(f"expected an architecture such as sm90 or gfx942, found {text!r}")
     return arch
 
 

@@ -44,7 +44,7 @@ class Recorder:
         interval_s: Least time between two writes of the file.
 
     Raises:
-        PolicyFault: Nothing names the run of a job of many processes.
+        PolicyError: Nothing names the run of a job of many processes.
     """
 
     def __init__(self, record_path: str, run: str | None, source: str | None, interval_s: float = INTERVAL_S) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from tuning_registry.canonical import live_config_text, text_digest
-from tuning_registry.errors import LaunchFault
+from tuning_registry.errors import LaunchError
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.table import TunedTable
 
@@ -54,7 +54,7 @@ def select(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
         rank: For chaos only: ranks of different parity get different candidates.
 
     Raises:
-        LaunchFault: No entry, no block sizes, and `on_miss` is `error`.
+        LaunchError: No entry, no block sizes, and `on_miss` is `error`.
     """
     if policy.chaos and len(pruned) > 1:
         return Selection(_chaotic(kernel, key, pruned, rank), "chaos")
@@ -70,7 +70,7 @@ def select(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
     if policy.is_invariant(kernel) and len(pruned) > 1:
         return Selection(None, "timed", miss)
     if policy.on_miss == "error":
-        raise LaunchFault(
+        raise LaunchError(
             f"{kernel} has no config to pin for key {key or '(none)'} on {table.arch}: {miss}; record and export "
             "this key, state block_sizes, or set on_miss to min_cost"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tuning_registry.canonical import live_config_text
-from tuning_registry.errors import PolicyFault, RegistryError, ValueFault
+from tuning_registry.errors import FormatError, PolicyError, RegistryError
 from tuning_registry.loader import installed_triton, load
 from tuning_registry.records import Timing
 from tuning_registry.runtime import coverage, watch
@@ -147,7 +147,7 @@ class Session:
     def _key(self, kernel: str, autotuner: Any, arguments: Mapping[str, Any]) -> str | None:
         try:
             return shape_key(autotuner.keys, arguments)
-        except ValueFault as fault:
+        except FormatError as fault:
             warn_once(("key", kernel), "%s: key argument %s; its choices are neither recorded nor looked up",
                       kernel, fault)  # fmt: skip
             return None
@@ -206,17 +206,17 @@ def check_tables(policy: AutotunePolicy) -> None:
     Which table of a folder is read depends on the device, so that is left to the first launch.
 
     Raises:
-        PolicyFault: With the paths.
+        PolicyError: With the paths.
     """
     paths = table_paths(policy)
     if paths and not any(path.exists() for path in paths):
-        raise PolicyFault(f"no table path exists: {', '.join(map(str, paths))}")
+        raise PolicyError(f"no table path exists: {', '.join(map(str, paths))}")
     for path in paths:
         if path.is_file():
             try:
                 read_table(path)
             except RegistryError as error:
-                raise PolicyFault(f"table path: {error}") from error
+                raise PolicyError(f"table path: {error}") from error
 
 
 def _timings(measured: Mapping[Any, Any]) -> list[Timing]:

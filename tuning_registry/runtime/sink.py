@@ -9,7 +9,7 @@ import time
 from importlib import import_module
 from typing import Final, Protocol, cast
 
-from tuning_registry.errors import DatabaseFault, RegistryError, SchemaFault
+from tuning_registry.errors import DatabaseError, RegistryError, SchemaError
 from tuning_registry.records import Recording
 
 logger = logging.getLogger("tuning_registry")
@@ -27,8 +27,8 @@ class Sink(Protocol):
         """Insert the recording in one transaction.
 
         Raises:
-            BusyFault: Another process holds the lock; may be tried again.
-            DatabaseFault: The database cannot be reached; may be tried again (SchemaFault may not).
+            BusyError: Another process holds the lock; may be tried again.
+            DatabaseError: The database cannot be reached; may be tried again (SchemaError may not).
             RegistryError: The database says no.
         """
 
@@ -63,7 +63,7 @@ def write_with_retries(url: str, recording: Recording, budget_s: float = RETRY_B
             module = cast("SinkModule", import_module("tuning_registry.sinks"))
             module.open_sink(url).write(recording)
         except (RegistryError, ImportError) as error:
-            may_pass = isinstance(error, DatabaseFault) and not isinstance(error, SchemaFault)
+            may_pass = isinstance(error, DatabaseError) and not isinstance(error, SchemaError)
             wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, not a secret
             if not may_pass or time.monotonic() + wait > deadline:
                 logger.warning("tuning_registry: %s did not take the recording: %s", shown_url(url), error)

@@ -1,0 +1,51 @@
+# Two commands on a fresh machine with Python 3.11 or newer and a package index:
+#   make demo   the main job on real recordings, with the embedded database
+#   make test   the whole suite, Postgres included
+# make check is what CI runs besides.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: demo test check bench tables clean
+
+# One stamp a set of packages; `pip install --group` needs pip 25.1.
+$(VENV)/.base: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade 'pip>=25.1'
+	$(PIP) install --editable '.[postgres]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(PIP) install --group test
+	@touch $@
+
+$(VENV)/.check: $(VENV)/.test
+	$(PIP) install --group check
+	@touch $@
+
+demo: $(VENV)/.base
+	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+check: $(VENV)/.check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/bench_ingest.py $(ARGS)
+
+# The table that ships with the package, made by the pipeline itself from the recordings in examples/.
+tables: $(VENV)/.base
+	rm -f build/tables.db && mkdir -p build
+	$(BIN)/registry --db build/tables.db ingest examples/h200 --run h200-2026-07 --triton 3.6.0 \
+		--package flash-linear-attention=0.6.0 --source 'eight ranks on two NVIDIA H200s'
+	$(BIN)/registry --db build/tables.db export --arch sm90 -o tuning_registry/tables/sm90.json
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

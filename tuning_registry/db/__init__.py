@@ -1,0 +1,1 @@
+"""The database: schema, statements, the store that executes them, migrations."""

@@ -1,0 +1,99 @@
+"""Queries on an open connection. With `writing`, the only files that execute statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuning_registry.db import dialects, queries, schema
+from tuning_registry.selection import Selection
+
+Row = Mapping[str, Any]
+CHUNK = 500  # parameters of one IN (...)
+
+
+class Reading:
+    """Queries on an open connection; each method bears the name of its statement."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.connection = connection
+
+    def _rows(self, query: sa.Select[Any]) -> list[Row]:
+        return [dict(row) for row in self.connection.execute(query).mappings()]
+
+    def _chunked(self, build: Callable[[Sequence[Any]], sa.Select[Any]], values: Sequence[Any]) -> Iterator[Any]:
+        for start in range(0, len(values), CHUNK):
+            yield from self.connection.execute(build(values[start : start + CHUNK])).mappings()
+
+    def environments_that_count(self, selection: Selection) -> list[int]:
+        """Ids of the environments behind a selection's votes."""
+        return list(self.connection.execute(queries.environments_that_count(selection)).scalars())
+
+    def winners(self, selection: Selection) -> list[Row]:
+        """See `queries.winners`."""
+        return self._rows(queries.winners(selection, self.environments_that_count(selection)))
+
+    def choices(self, selection: Selection) -> list[Row]:
+        """See `queries.choices`."""
+        return self._rows(queries.choices(selection, self.environments_that_count(selection)))
+
+    def shapes_of_entries(self, selection: Selection) -> list[Row]:
+        """See `queries.shapes_of_entries`."""
+        return self._rows(queries.shapes_of_entries(selection))
+
+    def version_groups(self) -> list[Row]:
+        """See `queries.version_groups`."""
+        return self._rows(queries.version_groups())
+
+    def who_voted(self, selection: Selection, entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int, str, int]]:
+        """`(entry id, config id, environment id, run, rank)` of every vote on these entries."""
+        for start in range(0, len(entry_ids), CHUNK):
+            query = queries.who_voted(selection, entry_ids[start : start + CHUNK])
+            for row in self.connection.execute(query):
+                yield tuple(row)
+
+    def recording_facts(self, selection: Selection) -> list[Row]:
+        """See `queries.recording_facts`."""
+        return self._rows(queries.recording_facts(selection))
+
+    def archs_recorded(self, selection: Selection) -> list[Row]:
+        """See `queries.archs_recorded`."""
+        return self._rows(queries.archs_recorded(selection))
+
+    def all_runs(self) -> list[Row]:
+        """See `queries.all_runs`."""
+        return self._rows(queries.all_runs())
+
+    def all_archs(self) -> list[Row]:
+        """See `queries.all_archs`."""
+        return self._rows(queries.all_archs())
+
+    def packages_known(self) -> list[str]:
+        """See `queries.packages_known`."""
+        return list(self.connection.execute(queries.packages_known()).scalars())
+
+    def row_counts(self) -> dict[str, int]:
+        """Number of rows of every table."""
+        tables = schema.metadata.sorted_tables
+        return {table.name: self.connection.execute(queries.row_count(table)).scalar_one() for table in tables}
+
+    def engine_name(self) -> str:
+        """Database and version, for `registry status`."""
+        return dialects.engine_name(self.connection)
+
+    def runs_by_name(self, names: Sequence[str]) -> dict[str, Row]:
+        """The runs that exist, by name."""
+        return {row["name"]: dict(row) for row in self._chunked(queries.runs_by_name, names)}
+
+    def current_recordings(self, runs: Sequence[str]) -> dict[tuple[str, int], Row]:
+        """The current recordings of runs, by run and rank."""
+        return {(row["run"], row["rank"]): dict(row) for row in self._chunked(queries.current_recordings, runs)}
+
+    def same_content(self, votes_digests: Sequence[str]) -> dict[tuple[str, int], list[Row]]:
+        """The runs that hold a recording, by its content and rank."""
+        found: dict[tuple[str, int], list[Row]] = {}
+        for row in self._chunked(queries.same_content, votes_digests):
+            found.setdefault((row["votes_digest"], row["rank"]), []).append(dict(row))
+        return found

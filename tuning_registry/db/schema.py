@@ -1,0 +1,180 @@
+"""The tables and the view, as SQLAlchemy Core declares them at the head revision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, cast
+
+import sqlalchemy as sa
+
+# Alembic's bookkeeping under a name of our own: a database shared with MLflow or Optuna has theirs, too.
+VERSION_TABLE: Final = "tuning_registry_alembic_version"
+# Every revision ever released, oldest first; the last is what this schema declares.
+REVISIONS: Final = ("0001",)
+HEAD: Final = REVISIONS[-1]
+
+CURRENT: Final = ""  # in `recordings.superseded_at`
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# Text that compares byte by byte on both databases, so that ties and ORDER BY come out alike:
+# SQLite's BINARY is the default there, Postgres needs "C" (ICU collations sort `|` and `_` their own way).
+ByteText = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+# SQLite makes only INTEGER PRIMARY KEY an alias of its row id.
+Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+# What a recording says of its software. `digest` is the SHA-256 of the three other columns: unique
+# indexes go over digests, since Postgres cannot index texts beyond 2,704 bytes.
+environments = sa.Table(
+    "environments",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("digest", ByteText, nullable=False, unique=True),
+    sa.Column("triton", ByteText, nullable=False),  # empty: not known
+    sa.Column("packages", ByteText, nullable=False),  # {distribution: version}, canonical JSON
+    sa.Column("modules", ByteText, nullable=False),  # {top-level module: distribution}, canonical JSON
+)
+
+# Which distribution owned a top-level module in an environment: the second half of a version group.
+environment_modules = sa.Table(
+    "environment_modules",
+    metadata,
+    sa.Column("environment_id", Id, sa.ForeignKey("environments.id"), primary_key=True),
+    sa.Column("module", ByteText, primary_key=True),
+    sa.Column("package", ByteText, nullable=False),
+    sa.Column("version", ByteText, nullable=False),
+)
+
+recorded_runs = sa.Table(
+    "recorded_runs",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("name", ByteText, nullable=False, unique=True),
+    sa.Column("is_named", sa.Boolean, nullable=False),  # false: the name was derived from the files' folder
+    sa.Column("withdrawn_at", ByteText),  # UTC, ISO 8601; null: its votes count
+)
+
+recordings = sa.Table(
+    "recordings",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("run_id", Id, sa.ForeignKey("recorded_runs.id"), nullable=False),
+    sa.Column("rank", sa.Integer, nullable=False),
+    sa.Column("environment_id", Id, sa.ForeignKey("environments.id"), nullable=False),
+    sa.Column("votes_digest", ByteText),  # identity of the content, per kind; null: has none of that kind
+    sa.Column("timings_digest", ByteText),
+    sa.Column("world_size", sa.Integer),
+    sa.Column("host", ByteText),
+    sa.Column("device_name", ByteText),
+    sa.Column("device_arch", ByteText),
+    sa.Column("multiprocessor_count", sa.Integer),
+    sa.Column("source", ByteText, nullable=False),
+    sa.Column("ingested_at", ByteText, nullable=False),  # UTC, ISO 8601
+    # When a later recording of the same rank took its place; CURRENT for the one that counts. No NULL,
+    # which a unique constraint would let stand twice.
+    sa.Column("superseded_at", ByteText, nullable=False),
+    sa.UniqueConstraint("run_id", "rank", "superseded_at"),
+    sa.Index(None, "votes_digest"),
+)
+
+# How many votes a recording holds on each architecture: lists of runs and the header of a table need
+# not walk the votes for it.
+recording_archs = sa.Table(
+    "recording_archs",
+    metadata,
+    sa.Column("recording_id", Id, sa.ForeignKey("recordings.id"), primary_key=True),
+    sa.Column("arch", ByteText, primary_key=True),
+    sa.Column("vote_count", sa.Integer, nullable=False),
+)
+
+entries = sa.Table(
+    "entries",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("digest", ByteText, nullable=False, unique=True),  # of arch, kernel and key
+    sa.Column("arch", ByteText, nullable=False),
+    sa.Column("kernel", ByteText, nullable=False),
+    sa.Column("key", ByteText, nullable=False),
+    sa.Column("lookup_key", ByteText, nullable=False),  # keys that Triton cannot tell apart share it
+    sa.Column("module", ByteText, nullable=False),  # top-level module of the kernel; empty for a bare name
+)
+
+configs = sa.Table(
+    "configs",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("digest", ByteText, nullable=False, unique=True),
+    sa.Column("text", ByteText, nullable=False),  # the canonical text
+)
+
+# One row a vote. No foreign keys: they would cost three look-ups a row, and the one statement that
+# writes here takes all three ids from the same transaction. Clustered by entry and config, so that
+# counting is one walk along the index without a sort.
+votes = sa.Table(
+    "votes",
+    metadata,
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("config_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
+)
+
+timings = sa.Table(
+    "timings",
+    metadata,
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("config_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("median_ms", sa.Double),  # all three null: the candidate failed
+    sa.Column("p20_ms", sa.Double),
+    sa.Column("p80_ms", sa.Double),
+    sqlite_with_rowid=False,
+)
+
+# Choices that are no votes: an echo of a disk cache, a single candidate, a kernel that failed.
+observations = sa.Table(
+    "observations",
+    metadata,
+    sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("config_id", Id),  # null: nothing ran
+    sa.Column("reason", ByteText, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+candidate_sets = sa.Table(
+    "candidate_sets",
+    metadata,
+    sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("fingerprint", ByteText, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Alembic's own table, as Alembic makes it; apart from `metadata`, which migrations are compared with.
+version_table = sa.Table(
+    VERSION_TABLE,
+    sa.MetaData(naming_convention={"pk": "%(table_name)s_pkc"}),
+    sa.Column("version_num", sa.String(32), primary_key=True),
+)
+
+# For people who bring sqlite3, psql, Datasette or Grafana: the votes that count, one row each.
+COUNTED_VOTES_VIEW: Final = """\
+CREATE VIEW counted_votes AS
+SELECT e.arch AS arch, e.kernel AS kernel, e.key AS key, c.text AS config, r.rank AS rank, u.name AS run
+FROM votes v
+JOIN entries e ON e.id = v.entry_id
+JOIN configs c ON c.id = v.config_id
+JOIN recordings r ON r.id = v.recording_id AND r.superseded_at = ''
+JOIN recorded_runs u ON u.id = r.run_id AND u.withdrawn_at IS NULL"""
+
+_ddl = cast("Callable[[str], sa.DDL]", sa.DDL)  # its constructor is not annotated
+sa.event.listen(metadata, "after_create", _ddl(COUNTED_VOTES_VIEW))
+sa.event.listen(metadata, "before_drop", _ddl("DROP VIEW IF EXISTS counted_votes"))

@@ -1,0 +1,170 @@
+"""Opening a database: for reading, for writing, at the right revision."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import stat
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+
+from tuning_registry.db import dialects, schema
+from tuning_registry.db.reading import Reading
+from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
+from tuning_registry.db.writing import Writing
+from tuning_registry.errors import DatabaseError, SchemaError
+
+
+class Store:
+    """A registry database. Nothing is opened before `reading` or `writing` is entered.
+
+    Args:
+        url: Where it is (`db.url.parse_url`).
+    """
+
+    def __init__(self, url: sa.URL) -> None:
+        self.url = url
+        self._memory = dialects.connect_engine(url, writable=True) if is_in_memory(url) else None
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """A consistent view of the database, which is neither created nor changed.
+
+        Raises:
+            SchemaError: There is no registry yet, or its schema is not this program's.
+            DatabaseError: It cannot be opened or read.
+        """
+        if self._file_bytes() is None:
+            raise self.absent()
+        with self._connected(writable=False) as connection:
+            dialects.begin_transaction(connection, writing=False)
+            self._check_revision(connection)
+            yield Reading(connection)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """The database's one write lock; commits at the end, keeps nothing after an error.
+
+        An empty database is created at the head revision first, under the same lock.
+
+        Raises:
+            SchemaError: The schema is not this program's.
+            BusyError: Another process kept the lock.
+            DatabaseError: It cannot be opened or written.
+        """
+        self._prepare_file()
+        with self._connected(writable=True) as connection:
+            dialects.begin_transaction(connection, writing=True)
+            is_empty = find_revision(connection) is None
+            if is_empty:
+                create_schema(connection)
+            self._check_revision(connection)
+            yield Writing(connection, created=is_empty)
+            connection.commit()
+
+    def revision(self) -> str | None:
+        """The revision the database is at; None when there is no registry in it."""
+        if self._file_bytes() is None:
+            return None
+        with self._connected(writable=False) as connection:
+            return find_revision(connection)
+
+    def absent(self) -> SchemaError:
+        """The error for a database that nobody has created yet."""
+        return SchemaError(f"{shown_url(self.url)}: there is no registry here yet; `registry ingest` creates it")
+
+    @contextlib.contextmanager
+    def migrating(self) -> Iterator[sa.Connection]:
+        """A connection that holds the write lock, at whatever revision; commits at the end."""
+        self._prepare_file()
+        with self._connected(writable=True) as connection:
+            dialects.begin_transaction(connection, writing=True)
+            yield connection
+            connection.commit()
+
+    @contextlib.contextmanager
+    def _connected(self, *, writable: bool) -> Iterator[sa.Connection]:
+        with self._translated():
+            engine = self._memory or dialects.connect_engine(self.url, writable=writable)
+            with engine.connect() as connection:
+                yield connection
+
+    def _prepare_file(self) -> None:
+        """Make the folder and file of a new SQLite database."""
+        file = sqlite_file(self.url)
+        if file is None or self._file_bytes():
+            return
+        with self._translated():
+            try:
+                dialects.prepare_new_sqlite(file)
+            except OSError as error:
+                raise DatabaseError(f"{shown_url(self.url)}: {error.strerror or error}") from error
+
+    def _file_bytes(self) -> int | None:
+        """Size of the SQLite file, None when there is none; 0 for what is no file (Postgres, memory).
+
+        Raises:
+            DatabaseError: The path leads to something else, or may not be looked at.
+        """
+        file = sqlite_file(self.url)
+        if file is None:
+            return 0
+        try:
+            status = file.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DatabaseError(f"{shown_url(self.url)}: {error.strerror or error}") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise DatabaseError(f"{shown_url(self.url)}: not a regular file; expected an SQLite database")
+        return status.st_size
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+            raise dialects.translate_error(error, self.url) from error
+
+    def _check_revision(self, connection: sa.Connection) -> None:
+        found = find_revision(connection)
+        where = shown_url(self.url)
+        if found is None:
+            raise self.absent()
+        if found not in schema.REVISIONS:
+            raise SchemaError(
+                f"{where}: the schema is newer than this program (found {found}, know {schema.HEAD}); "
+                "upgrade the package: pip install -U tuning-registry"
+            )
+        if found != schema.HEAD:
+            raise SchemaError(f"{where}: the schema is older ({found}); run: registry db upgrade")
+
+
+def find_revision(connection: sa.Connection) -> str | None:
+    """The revision in our version table; None without one."""
+    there = sa.inspect(connection)
+    if not there.has_table(schema.VERSION_TABLE):
+        return None
+    rows = connection.execute(sa.select(schema.version_table.c.version_num)).scalars().all()
+    if not rows and not there.has_table(schema.votes.name):
+        return None  # taken down to `base`: Alembic leaves its own table behind, empty
+    if len(rows) != 1:
+        raise SchemaError(f"{schema.VERSION_TABLE} holds {len(rows)} revisions; expected one. Restore a backup.")
+    return str(rows[0])
+
+
+def create_schema(connection: sa.Connection) -> None:
+    """Create every table at the head revision, in the caller's transaction.
+
+    Equal to running all migrations (a test compares them), without the cost of importing Alembic.
+
+    Raises:
+        SchemaError: Somebody else's table has one of our names.
+    """
+    taken = set(sa.inspect(connection).get_table_names()) & set(schema.metadata.tables)
+    if taken:
+        raise SchemaError(f"the database already has a table {min(taken)!r} that is not ours; use another database")
+    schema.metadata.create_all(connection, checkfirst=False)
+    schema.version_table.create(connection, checkfirst=True)
+    connection.execute(sa.insert(schema.version_table).values(version_num=schema.HEAD))

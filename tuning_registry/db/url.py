@@ -1,0 +1,78 @@
+"""Database URLs: reading what a user gives, showing it without its password."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tuning_registry.errors import UsageError
+from tuning_registry.locations import DATABASE_VARIABLE, default_database
+
+_URL_START = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:")  # a slash short, but no file name
+# Options of a Postgres URL that are printed; any other may hold a secret, a mistyped `pasword` too.
+_SHOWN_OPTIONS = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
+
+IN_MEMORY = sa.URL.create("sqlite", database=":memory:")
+
+
+def resolve_url(given: str | None) -> sa.URL:
+    """The database to use: `given` (`--db`), else `TUNING_REGISTRY_DB`, else the user's SQLite file."""
+    text = given or os.environ.get(DATABASE_VARIABLE)
+    return parse_url(text) if text else sa.URL.create("sqlite", database=str(default_database()))
+
+
+def parse_url(text: str) -> sa.URL:
+    """A database URL, or the path of an SQLite file.
+
+    `postgresql://` and `postgres://` both mean Postgres through psycopg 3.
+
+    Raises:
+        UsageError: Not a URL, or of another database. The text is not repeated: it may hold a password.
+    """
+    if "\0" in text:
+        raise UsageError("the database URL holds a NUL character")
+    if "://" not in text and not _URL_START.match(text):
+        return sa.URL.create("sqlite", database=text)
+    try:
+        url = sa.make_url(text)
+    except (sa.exc.ArgumentError, ValueError):
+        # Without its cause, which quotes parts of the text.
+        raise UsageError(
+            "not a database URL; expected sqlite:///FILE or postgresql://USER@HOST/NAME (special characters in "
+            "a user name or password percent-encoded: %40 for @)"
+        ) from None
+    if "@" in (url.host or ""):  # the end of a password, which would be printed as the host's name
+        raise UsageError("the database URL has two @; in a user name or password write %40")
+    if url.drivername in {"postgres", "postgresql", "postgresql+psycopg"}:
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername in {"sqlite", "sqlite+pysqlite"}:
+        if url.host:
+            raise UsageError(f"sqlite://{url.host} names a host; a relative file has three slashes: sqlite:///FILE")
+        return url.set(drivername="sqlite", database=url.database or ":memory:")
+    raise UsageError(f"{url.drivername} is not supported; expected sqlite:///FILE or postgresql://USER@HOST/NAME")
+
+
+def is_in_memory(url: sa.URL) -> bool:
+    """Whether the database lives in this process only."""
+    return url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}
+
+
+def sqlite_file(url: sa.URL) -> Path | None:
+    """The file of an SQLite URL; None for Postgres and for a database in memory."""
+    if url.get_backend_name() != "sqlite" or is_in_memory(url):
+        return None
+    return Path(url.database or "").absolute()
+
+
+def shown_url(url: sa.URL) -> str:
+    """The URL as it may be printed: an absolute path for SQLite, no password for Postgres."""
+    file = sqlite_file(url)
+    if file is not None:
+        return f"sqlite:///{file}"
+    if is_in_memory(url):
+        return "an in-memory database"
+    query = {name: value if name in _SHOWN_OPTIONS else "***" for name, value in url.query.items()}
+    return url.set(drivername="postgresql", query=query).render_as_string(hide_password=True)

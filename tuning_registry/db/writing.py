@@ -1,0 +1,207 @@
+"""The writes of one transaction, on top of its reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuning_registry.canonical import text_digest
+from tuning_registry.db import dialects, queries, schema
+from tuning_registry.db.batch import Batch, Environment, Pending
+from tuning_registry.db.reading import CHUNK, Reading
+from tuning_registry.names import lookup_key, top_module
+
+
+class Writing(Reading):
+    """Reading, plus the writes of one transaction.
+
+    Args:
+        connection: Holds the write lock.
+        created: Whether this transaction has created the schema.
+    """
+
+    def __init__(self, connection: sa.Connection, *, created: bool) -> None:
+        super().__init__(connection)
+        self.created = created
+
+    def insert_batch(self, batch: Batch, accepted: Sequence[int], now: str) -> int:
+        """Insert the accepted recordings of a batch with all they hold.
+
+        Args:
+            batch: Parsed recordings.
+            accepted: Positions in `batch.pending` to insert.
+            now: Time of the ingest, UTC, ISO 8601.
+
+        Returns:
+            The number of entries that were new.
+        """
+        if not accepted:
+            return 0
+        pending = [batch.pending[position] for position in accepted]
+        recording_ids = self._insert_recordings(pending, self._insert_environments(batch, pending), now)
+        ids: dict[int, int] = dict(zip(accepted, recording_ids, strict=True))
+        choices = {
+            choice: kept
+            for choice, positions in batch.votes.items()
+            if (kept := [ids[position] for position in positions if position in ids])
+        }
+        timings = [row for row in batch.timings if row[0] in ids]
+        observations = [row for row in batch.observations if row[0] in ids]
+        candidate_sets = [row for row in batch.candidate_sets if row[0] in ids]
+        used = {entry for entry, _ in choices}
+        used.update(row[1] for row in timings)
+        used.update(row[1] for row in observations)
+        used.update(row[1] for row in candidate_sets)
+        entry_ids, new_entries = self._insert_entries(batch, sorted(used))
+        config_ids = self._insert_configs(
+            batch,
+            {config for _, config in choices}
+            | {row[2] for row in timings}
+            | {row[2] for row in observations if row[2] is not None},
+        )
+        dialects.insert_votes(
+            self.connection,
+            sorted((entry_ids[entry], config_ids[config], kept) for (entry, config), kept in choices.items()),
+        )
+        self._insert_many(
+            schema.timings,
+            [
+                {"recording_id": ids[p], "entry_id": entry_ids[e], "config_id": config_ids[c],
+                 "median_ms": median, "p20_ms": p20, "p80_ms": p80}
+                for p, e, c, median, p20, p80 in timings
+            ],
+        )  # fmt: skip
+        self._insert_many(
+            schema.observations,
+            [
+                {"recording_id": ids[p], "entry_id": entry_ids[e], "reason": reason,
+                 "config_id": None if c is None else config_ids[c]}
+                for p, e, c, reason in observations
+            ],
+        )  # fmt: skip
+        self._insert_many(
+            schema.candidate_sets,
+            [{"recording_id": ids[p], "entry_id": entry_ids[e], "fingerprint": f} for p, e, f in candidate_sets],
+        )
+        return new_entries
+
+    def supersede(self, recording_ids: Sequence[int], now: str) -> None:
+        """Mark recordings as replaced: kept, but no longer counted."""
+        for start in range(0, len(recording_ids), CHUNK):
+            chunk = recording_ids[start : start + CHUNK]
+            self.connection.execute(
+                sa.update(schema.recordings).where(schema.recordings.c.id.in_(chunk)).values(superseded_at=now)
+            )
+
+    def set_withdrawn(self, run: str, withdrawn_at: str | None) -> None:
+        """Withdraw a run, or restore it with None."""
+        runs = schema.recorded_runs
+        self.connection.execute(sa.update(runs).where(runs.c.name == run).values(withdrawn_at=withdrawn_at))
+
+    def _insert_many(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+        if rows:
+            self.connection.execute(sa.insert(table), rows)
+
+    def _insert_returning_ids(self, table: sa.Table, rows: list[dict[str, Any]]) -> list[int]:
+        if not rows:
+            return []
+        query = sa.insert(table).returning(table.c.id, sort_by_parameter_order=True)
+        return list(self.connection.execute(query, rows).scalars())
+
+    def _insert_missing(self, table: sa.Table, rows: dict[str, dict[str, Any]]) -> tuple[dict[str, int], int]:
+        """Ids by digest of `rows`, inserting those that are not there; and how many were inserted.
+
+        Sorted by digest. Nobody else writes meanwhile: the caller holds the write lock.
+        """
+        digests = sorted(rows)
+        found = {
+            row["digest"]: row["id"] for row in self._chunked(lambda part: queries.ids_by_digest(table, part), digests)
+        }
+        missing = [digest for digest in digests if digest not in found]
+        inserted = self._insert_returning_ids(table, [{"digest": digest, **rows[digest]} for digest in missing])
+        return {**found, **dict(zip(missing, inserted, strict=True))}, len(missing)
+
+    def _insert_runs(self, pending: Sequence[Pending]) -> dict[str, int]:
+        named = {record.identity[0]: record.is_named for record in pending}
+        ids = {name: row["id"] for name, row in self.runs_by_name(sorted(named)).items()}
+        missing = sorted(named.keys() - ids.keys())
+        rows = [{"name": name, "is_named": named[name]} for name in missing]
+        return {**ids, **dict(zip(missing, self._insert_returning_ids(schema.recorded_runs, rows), strict=True))}
+
+    def _insert_environments(self, batch: Batch, pending: Sequence[Pending]) -> dict[Environment, int]:
+        wanted = {record.environment.digest: record.environment for record in pending}
+        rows = {
+            digest: {"triton": e.triton, "packages": e.packages, "modules": e.modules} for digest, e in wanted.items()
+        }
+        ids, _ = self._insert_missing(schema.environments, rows)
+        by_environment = {environment: ids[digest] for digest, environment in wanted.items()}
+        owner = schema.environment_modules
+        known = {
+            (row.environment_id, row.module)
+            for row in self.connection.execute(
+                sa.select(owner.c.environment_id, owner.c.module).where(owner.c.environment_id.in_(ids.values()))
+            )
+        }
+        self._insert_many(
+            owner,
+            [
+                {"environment_id": identity, "module": module, "package": package, "version": version}
+                for environment, identity in by_environment.items()
+                for module, (package, version) in sorted(batch.owners[environment].items())
+                if (identity, module) not in known
+            ],
+        )
+        return by_environment
+
+    def _insert_recordings(
+        self, pending: Sequence[Pending], environments: Mapping[Environment, int], now: str
+    ) -> list[int]:
+        runs = self._insert_runs(pending)
+        rows = [
+            {
+                "run_id": runs[record.identity[0]],
+                "rank": record.identity[1],
+                "environment_id": environments[record.environment],
+                "votes_digest": record.votes_digest,
+                "timings_digest": record.timings_digest,
+                "world_size": record.header.world_size,
+                "host": record.header.host,
+                "device_name": record.header.device_name,
+                "device_arch": record.header.device_arch,
+                "multiprocessor_count": record.header.multiprocessor_count,
+                "source": record.header.source or "",
+                "ingested_at": now,
+                "superseded_at": schema.CURRENT,
+            }
+            for record in pending
+        ]
+        ids = self._insert_returning_ids(schema.recordings, rows)
+        self._insert_many(
+            schema.recording_archs,
+            [
+                {"recording_id": identity, "arch": arch, "vote_count": count}
+                for identity, record in zip(ids, pending, strict=True)
+                for arch, count in record.vote_counts.items()
+            ],
+        )
+        return ids
+
+    def _insert_entries(self, batch: Batch, used: Sequence[int]) -> tuple[dict[int, int], int]:
+        rows: dict[str, dict[str, Any]] = {}
+        digests: dict[int, str] = {}
+        for number in used:
+            arch, kernel, key = batch.entries[number]
+            digest = digests[number] = text_digest(f"{arch}\0{kernel}\0{key}")
+            rows[digest] = {"arch": arch, "kernel": kernel, "key": key,
+                            "lookup_key": lookup_key(key), "module": top_module(kernel)}  # fmt: skip
+        ids, new = self._insert_missing(schema.entries, rows)
+        return {number: ids[digest] for number, digest in digests.items()}, new
+
+    def _insert_configs(self, batch: Batch, used: set[int]) -> dict[int, int]:
+        digests = {number: text_digest(batch.configs[number]) for number in used}
+        ids, _ = self._insert_missing(
+            schema.configs, {digest: {"text": batch.configs[number]} for number, digest in digests.items()}
+        )
+        return {number: ids[digest] for number, digest in digests.items()}

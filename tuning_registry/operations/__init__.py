@@ -1,0 +1,1 @@
+"""What the command line and Python callers share: one function a command. Prints nothing."""

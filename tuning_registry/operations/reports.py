@@ -1,0 +1,306 @@
+"""Winners, disagreements, runs and the state of the database, as values ready to be shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuning_registry.db.reading import Reading, Row
+from tuning_registry.db.schema import HEAD
+from tuning_registry.db.store import Store
+from tuning_registry.db.url import shown_url
+from tuning_registry.errors import SelectionError
+from tuning_registry.selection import MISSING, Selection
+
+_SHOWN = 5  # runs named in a message
+# {(shape, config id): {run: ranks}}
+Voters = Mapping[tuple[Any, ...], Mapping[str, Sequence[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One config of an entry.
+
+    Attributes:
+        config: Canonical text.
+        count: Votes for it.
+        voters: Ranks that chose it, by run; None when they were not asked for.
+    """
+
+    config: str
+    count: int
+    voters: Mapping[str, Sequence[int]] | None = None
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that chose it, of whatever run, in order."""
+        return sorted({rank for ranks in (self.voters or {}).values() for rank in ranks})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry within one version group, with its configs, the winner first.
+
+    Attributes:
+        arch: Architecture.
+        kernel: Kernel name.
+        key: Shape key; of spellings that Triton cannot tell apart the smallest.
+        triton: Triton version of these votes; empty when unknown.
+        package: Distribution that owns the kernel; empty when unknown.
+        version: Its version.
+        choices: For `winners` the winner alone, for `disagreements` every config.
+        votes: Votes on the entry.
+        config_count: Number of configs that have votes.
+        is_tie: Whether the winner has no more votes than the next and was decided by its text.
+    """
+
+    arch: str
+    kernel: str
+    key: str
+    triton: str
+    package: str
+    version: str
+    choices: tuple[Choice, ...]
+    votes: int
+    config_count: int
+    is_tie: bool = False
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """The version group: votes of two groups never mix."""
+        return self.triton, self.package, self.version
+
+
+def find_winners(store: Store, selection: Selection) -> list[Entry]:
+    """The elected config of every entry, per version group, sorted by arch, kernel and key.
+
+    Raises:
+        SelectionError: A package filter names a distribution that owns no recorded kernel.
+        DatabaseError: The database cannot be read.
+    """
+    selection = selection.normalised()
+    with store.reading() as reading:
+        check_packages(reading, selection)
+        return entries_of(reading.winners(selection))
+
+
+def find_disagreements(store: Store, selection: Selection) -> tuple[list[Entry], int]:
+    """Entries for which ranks of one version group chose more than one config, with who chose what.
+
+    A rank that never ran a key has no vote on it: absence is no disagreement.
+
+    Returns:
+        The entries, and the number of all entries that have votes: what they are out of.
+
+    Raises:
+        SelectionError, DatabaseError: As for `find_winners`.
+    """
+    selection = selection.normalised()
+    with store.reading() as reading:
+        check_packages(reading, selection)
+        rows = reading.choices(selection)
+        split = [row for row in rows if row["choices"] > 1]
+        voters = _voters(reading, selection, split) if split else {}
+    return entries_of(split, voters), len({_shape(row) for row in rows})
+
+
+def entries_of(rows: Sequence[Row], voters: Voters | None = None) -> list[Entry]:
+    """Entries from rows of `queries.choices`, in their order."""
+    grouped: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(_shape(row), []).append(row)
+    return [_entry(group, voters) for group in grouped.values()]
+
+
+def what_there_is(store: Store) -> str:
+    """One line for a query that matched nothing: what could have been asked for."""
+    with store.reading() as reading:
+        archs = sorted({row["arch"] for row in reading.archs_recorded(Selection())})
+        facts = reading.recording_facts(Selection())
+        withdrawn = {row["run"] for row in reading.all_runs() if row["withdrawn_at"]}
+    runs = list(dict.fromkeys(row["run"] for row in reversed(facts)))
+    parts = {
+        "archs": archs,
+        "triton": sorted({row["triton"] or MISSING for row in facts}),
+        "runs": [*runs[:_SHOWN], *(["..."] if len(runs) > _SHOWN else [])],
+    }
+    there = "; ".join(f"{name}: {', '.join(found) or 'none'}" for name, found in parts.items())
+    return there + (f" (withdrawn: {len(withdrawn)})" if withdrawn else "")
+
+
+def check_packages(reading: Reading, selection: Selection) -> None:
+    """Refuse a package filter that would filter nothing."""
+    known = reading.packages_known() if selection.packages else []
+    for name in selection.packages:
+        if name not in known:
+            shown = ", ".join(known) or "none"
+            raise SelectionError(f"no recorded kernel belongs to a package {name!r}; packages with kernels: {shown}")
+
+
+def _shape(row: Row) -> tuple[str, ...]:
+    return tuple(row[name] for name in ("arch", "kernel", "lookup_key", "triton", "package", "version"))
+
+
+def _entry(rows: Sequence[Row], voters: Voters | None = None) -> Entry:
+    first = rows[0]
+    choices = tuple(
+        Choice(row["config"], int(row["votes"]), None if voters is None else voters[(*_shape(row), row["config_id"])])
+        for row in rows
+    )
+    return Entry(
+        first["arch"],
+        first["kernel"],
+        first["key"],
+        first["triton"],
+        first["package"],
+        first["version"],
+        choices,
+        int(first["total"]),
+        int(first["choices"]),
+        first["runner_up"] is not None and int(first["runner_up"]) == choices[0].count,
+    )
+
+
+def _voters(reading: Reading, selection: Selection, rows: Sequence[Row]) -> Voters:
+    """`{(shape, config id): {run: ranks}}` for the entries in `rows`."""
+    wanted = {_shape(row)[:3] for row in rows}
+    shapes = {
+        row["id"]: (row["arch"], row["kernel"], row["lookup_key"], row["module"])
+        for row in reading.shapes_of_entries(selection)
+        if (row["arch"], row["kernel"], row["lookup_key"]) in wanted
+    }
+    owners: dict[tuple[int, str], tuple[str, str]] = {}
+    triton: dict[int, str] = {}
+    for row in reading.version_groups():
+        triton[row["id"]] = row["triton"]
+        owners[row["id"], row["module"]] = (row["package"], row["version"])
+    by_ids: dict[tuple[int, int, int], dict[str, list[int]]] = {}
+    for entry, config, environment, run, rank in reading.who_voted(selection, sorted(shapes)):
+        by_ids.setdefault((entry, config, environment), {}).setdefault(run, []).append(rank)
+    voters: dict[tuple[Any, ...], dict[str, list[int]]] = {}
+    for (entry, config, environment), runs in by_ids.items():
+        *shape, module = shapes[entry]
+        owner = owners.get((environment, module), ("", ""))
+        found = voters.setdefault((*shape, triton[environment], *owner, config), {})
+        for run, ranks in runs.items():
+            found.setdefault(run, []).extend(ranks)
+    return {choice: {run: sorted(ranks) for run, ranks in sorted(runs.items())} for choice, runs in voters.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run and what its current recordings say; lists are sorted, empty values left out.
+
+    Attributes:
+        name: Name of the run.
+        ranks: Ranks that are recorded.
+        world_size: Ranks of the job; None when unknown.
+        votes: Number of votes.
+        archs, triton, packages, devices, sources, hosts: What is recorded, each distinct value once; `none`
+            in `triton` where some recordings state a version and others do not.
+        ingested_at: Time of its last ingest, UTC, ISO 8601.
+        withdrawn_at: When it was withdrawn; None when it counts.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    world_size: int | None
+    votes: int
+    archs: tuple[str, ...]
+    triton: tuple[str, ...]
+    packages: tuple[str, ...]
+    devices: tuple[str, ...]
+    sources: tuple[str, ...]
+    hosts: tuple[str, ...]
+    ingested_at: str
+    withdrawn_at: str | None
+
+
+def list_runs(store: Store) -> list[Run]:
+    """Every run, newest first.
+
+    Raises:
+        DatabaseError: The database cannot be read.
+    """
+    with store.reading() as reading:
+        rows, arch_rows = reading.all_runs(), reading.all_archs()
+    archs: dict[int, list[Row]] = {}
+    for row in arch_rows:
+        archs.setdefault(row["recording_id"], []).append(row)
+    grouped: dict[str, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(row["run"], []).append(row)
+    return [_run(name, members, archs) for name, members in grouped.items()]
+
+
+def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> Run:
+    def values(column: str) -> tuple[str, ...]:
+        return tuple(sorted({row[column] for row in members} - {None, ""}))
+
+    counted = [row for member in members for row in archs.get(member["id"], [])]
+    packages = {f"{package} {version}" for row in members for package, version in json.loads(row["packages"]).items()}
+    stated = {row["triton"] or MISSING for row in members}
+    return Run(
+        name=name,
+        ranks=tuple(sorted(row["rank"] for row in members)),
+        world_size=max((row["world_size"] for row in members if row["world_size"]), default=None),
+        votes=sum(row["vote_count"] for row in counted),
+        archs=tuple(sorted({row["arch"] for row in counted})),
+        triton=() if stated == {MISSING} else tuple(sorted(stated)),
+        packages=tuple(sorted(packages)),
+        devices=values("device_name"),
+        sources=values("source"),
+        hosts=values("host"),
+        ingested_at=max(row["ingested_at"] for row in members),
+        withdrawn_at=members[0]["withdrawn_at"],
+    )
+
+
+def set_withdrawn(store: Store, run: str, withdrawn_at: str | None) -> bool:
+    """Withdraw a run (its votes count no more), or restore it with None.
+
+    Returns:
+        Whether this changed anything.
+
+    Raises:
+        SelectionError: There is no such run.
+        DatabaseError: The database cannot be written.
+    """
+    if store.revision() is None:
+        raise store.absent()
+    with store.writing() as transaction:
+        found = transaction.runs_by_name([run]).get(run)
+        if found is None:
+            raise SelectionError(f"no run {run!r}; registry runs lists them")
+        if bool(found["withdrawn_at"]) == bool(withdrawn_at):
+            return False
+        transaction.set_withdrawn(run, withdrawn_at)
+    return True
+
+
+def describe_status(store: Store) -> dict[str, Any]:
+    """Database, revision, row counts, archs and versions; nothing but the first two when there is no registry."""
+    status: dict[str, Any] = {"database": shown_url(store.url), "revision": store.revision(), "head": HEAD}
+    if status["revision"] is None:
+        return status
+    with store.reading() as reading:
+        counts = reading.row_counts()
+        status["engine"] = reading.engine_name()
+    runs = list_runs(store)
+    counting = [run for run in runs if not run.withdrawn_at]
+    status |= {
+        "runs": len(runs),
+        "withdrawn": len(runs) - len(counting),
+        "recordings": sum(len(run.ranks) for run in runs),
+        "superseded": counts["recordings"] - sum(len(run.ranks) for run in runs),
+        "entries": counts["entries"],
+        "configs": counts["configs"],
+        "votes": sum(run.votes for run in counting),
+        "timings": counts["timings"],
+        "observations": counts["observations"],
+    }
+    for name in ("archs", "triton", "packages", "devices"):
+        status[name] = sorted({value for run in counting for value in getattr(run, name)})
+    return status

@@ -1,0 +1,217 @@
+"""Rows as text: aligned columns, JSON or CSV. Returns strings; prints nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from tuning_registry.canonical import DEFAULTS, FIELDS, parse_config
+from tuning_registry.errors import printable
+from tuning_registry.names import rank_ranges
+
+if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
+    from tuning_registry.operations.reports import Choice, Entry, Run
+
+_MAX_SHARED_RANKS = 60  # characters of a rank list in a table
+_GROUP = ("triton", "package", "version")
+
+
+class Format(StrEnum):
+    """How rows are written."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+def render_json(value: object) -> str:
+    """Indented JSON with a final newline; ASCII, so that any console encoding can hold it."""
+    return json.dumps(value, indent=1) + "\n"
+
+
+def render_csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
+    """CSV with a header line. A cell that a spreadsheet would run as a formula gets a leading apostrophe."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(row[column]) for column in columns] for row in rows)
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, list | tuple):
+        value = "; ".join(map(str, value))
+    if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}:
+        return "'" + value
+    return "" if value is None else value
+
+
+def render_columns(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
+    """Aligned columns with a header line, never cut; control characters shown as escapes."""
+    cells = [[column.upper() for column in columns]]
+    cells += [[printable(_plain(row[column])) for column in columns] for row in rows]
+    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
+    return "".join(line.rstrip() + "\n" for line in lines)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "-"
+    return "-" if value is None or value == "" else str(value)
+
+
+def short_config(text: str) -> str:
+    """A config as people read it: kernel parameters, then launch options that are not at their default."""
+    config = parse_config(text)
+    parts = [f"{name}={value}" for name, value in config.pop("kwargs").items()]
+    for name in ("num_ctas", "maxnreg", "ir_override"):
+        if config[name] == DEFAULTS[name]:
+            del config[name]
+    launch = sorted(config.items(), key=lambda item: list(FIELDS).index(item[0]))
+    return " ".join([*parts, *(f"{name}={value}" for name, value in launch)])
+
+
+def render_winners(entries: Sequence[Entry], style: Format) -> str:
+    """Every entry with its elected config and its support."""
+    if style is Format.json:
+        return render_json([{**_head(entry), **_winner(entry), **_group(entry)} for entry in entries])
+    if style is Format.csv:
+        rows = [
+            {**_head(e), "config": e.choices[0].config, "votes": e.choices[0].count, "of": e.votes,
+             "tie": str(e.is_tie).lower(), **_group(e)}
+            for e in entries
+        ]  # fmt: skip
+        return render_csv(rows, ["arch", "kernel", "key", "config", "votes", "of", "tie", *_GROUP])
+    lines: list[str] = []
+    title = ""
+    for entry in entries:
+        if title != _title(entry):
+            title = _title(entry)
+            lines += ["", title]
+        lines.append("      " + printable(entry.key))
+        winner = entry.choices[0]
+        support = f"{winner.count}/{entry.votes}"
+        lines.append(printable(f"{support:>7}  {short_config(winner.config)}") + _tie(entry))
+    return _lines(lines[1:])
+
+
+def render_disagreements(entries: Sequence[Entry], style: Format) -> str:
+    """Every split entry: each config with its votes, and the ranks behind it."""
+    if style is Format.json:
+        return render_json([{**_head(e), "votes": [_vote(c) for c in e.choices], "tie": e.is_tie, **_group(e)}
+                            for e in entries])  # fmt: skip
+    if style is Format.csv:
+        rows = [
+            {**_head(e), "config": c.config, "count": c.count, "of": e.votes, "ranks": rank_ranges(c.ranks),
+             "runs": sorted(c.voters or {}), "tie": str(e.is_tie).lower(), **_group(e)}
+            for e in entries for c in e.choices
+        ]  # fmt: skip
+        return render_csv(rows, ["arch", "kernel", "key", "config", "count", "of", "ranks", "runs", "tie",
+                                 *_GROUP])  # fmt: skip
+    return "\n".join(_block(entry) for entry in entries)
+
+
+def _block(entry: Entry) -> str:
+    width = max(len(short_config(choice.config)) for choice in entry.choices)
+    return _lines(
+        [
+            _title(entry),
+            "      " + printable(entry.key) + _tie(entry),
+            *(
+                printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {_who(choice)}")
+                for choice in entry.choices
+            ),
+        ]
+    )
+
+
+def _title(entry: Entry) -> str:
+    """Arch and kernel, and the version group where one is stated."""
+    versions = [f"triton {entry.triton}" if entry.triton else "", f"{entry.package} {entry.version}".strip()]
+    group = " ".join(filter(None, versions))
+    return printable(f"{entry.arch}  {entry.kernel}" + (f"  ({group})" if group else ""))
+
+
+def _tie(entry: Entry) -> str:
+    return "  [tie: decided by config text]" if entry.is_tie else ""
+
+
+def _who(choice: Choice) -> str:
+    parts = []
+    for run, ranks in (choice.voters or {}).items():
+        shown = rank_ranges(ranks)
+        if len(shown) > _MAX_SHARED_RANKS:
+            shown = f"{shown[:_MAX_SHARED_RANKS].rpartition(',')[0]},... ({len(ranks)} ranks)"
+        parts.append(f"{'ranks' if len(ranks) > 1 else 'rank'} {shown} of {run}")
+    return "; ".join(parts)
+
+
+def _head(entry: Entry) -> dict[str, Any]:
+    return {"arch": entry.arch, "kernel": entry.kernel, "key": entry.key}
+
+
+def _group(entry: Entry) -> dict[str, str]:
+    return {"triton": entry.triton, "package": entry.package, "version": entry.version}
+
+
+def _winner(entry: Entry) -> dict[str, Any]:
+    winner = entry.choices[0]
+    return {"config": parse_config(winner.config), "votes": winner.count, "of": entry.votes, "tie": entry.is_tie}
+
+
+def _vote(choice: Choice) -> dict[str, Any]:
+    return {"config": parse_config(choice.config), "count": choice.count, "ranks": choice.ranks,
+            "runs": choice.voters}  # fmt: skip
+
+
+def render_runs(runs: Sequence[Run], style: Format) -> str:
+    """Every run with what it holds; times are UTC."""
+    rows = [_run_row(run, style) for run in runs]
+    if style is Format.json:
+        return render_json(rows)
+    columns = ["run", "ranks", "world_size", "votes", "archs", "triton", "packages", "devices", "hosts", "source",
+               "ingested_at", "withdrawn_at"]  # fmt: skip
+    if style is Format.csv:
+        return render_csv(rows, columns)
+    return render_columns(
+        rows, [c for c in columns if c in columns[:2] or any(row[c] not in (None, [], "") for row in rows)]
+    )
+
+
+def _run_row(run: Run, style: Format) -> dict[str, Any]:
+    many = style is Format.json
+    whole = len("2026-11-30T12:00:00") if style is Format.table else None  # people need no microseconds
+    return {
+        "run": run.name,
+        "ranks": list(run.ranks) if many else rank_ranges(run.ranks),
+        "world_size": run.world_size,
+        "votes": run.votes,
+        "archs": list(run.archs),
+        "triton": list(run.triton),
+        "packages": list(run.packages),
+        "devices": list(run.devices),
+        "hosts": list(run.hosts),
+        "source": list(run.sources),
+        "ingested_at": run.ingested_at[:whole],
+        "withdrawn_at": run.withdrawn_at and run.withdrawn_at[:whole],
+    }
+
+
+def render_status(status: Mapping[str, object], style: Format) -> str:
+    """The state of the database: one line a fact."""
+    if style is Format.json:
+        return render_json(status)
+    rows = [{"what": name, "value": value} for name, value in status.items()]
+    if style is Format.csv:
+        return render_csv(rows, ["what", "value"])
+    width = max(map(len, status))
+    return _lines(f"{name.ljust(width)}  {printable(_plain(value))}" for name, value in status.items())
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(line + "\n" for line in lines)
