@@ -45,13 +45,31 @@ def test_importing_the_runtime_has_no_side_effect(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+IMPORT = """
+import torch, triton, gc, time
+gc.disable()
+begin = time.process_time()
+sum(range(3_000_000))
+middle = time.process_time()
+import tuning_registry.runtime
+print(middle - begin, time.process_time() - middle)
+"""
+
+
 def test_the_import_adds_under_30_ms_to_a_process_that_has_triton() -> None:
-    """CPU time without the garbage collector, whose passes over torch's objects fall where they fall."""
+    """On a core that sums three million numbers in 30 ms; a slower or shared one gets as much more time.
+
+    CPU time without the garbage collector, whose passes over torch's objects fall where they fall. The best
+    of several: a neighbour on the core can slow one measurement, never hasten it.
+    """
     pytest.importorskip("triton")
     pytest.importorskip("torch")
-    code = "import torch, triton, gc, time; gc.disable(); t = time.process_time(); import tuning_registry.runtime; print(time.process_time() - t)"
-    # The least of several: a neighbour on the same core can double one measurement, never halve it.
-    assert any(float(python("-c", code).stdout) < 0.030 for _ in range(8))
+
+    def is_quick() -> bool:
+        loop_s, import_s = map(float, python("-c", IMPORT).stdout.split())
+        return import_s < 0.030 * max(1.0, loop_s / 0.030)
+
+    assert any(is_quick() for _ in range(8))
 
 
 def test_without_triton_install_raises_only_where_the_policy_needs_it() -> None:

@@ -15,7 +15,6 @@ from tuning_registry.runtime.choices import Choice
 from tuning_registry.runtime.control import active_policy, coverage_report, install, uninstall
 from tuning_registry.runtime.coverage import CoverageReport, Miss
 from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.runtime.sink import Sink
 
 __all__ = [
     "Agreement",
@@ -24,7 +23,6 @@ __all__ = [
     "CoverageReport",
     "Disagreement",
     "Miss",
-    "Sink",
     "active_policy",
     "choice_digest",
     "choice_log",

@@ -7,8 +7,8 @@ import json
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from tuning_registry.canonical import dump_json
 from tuning_registry.errors import AgreementError
@@ -22,8 +22,7 @@ logger = logging.getLogger("tuning_registry")
 _DIGEST_BYTES = 8  # per entry and per config; a job has thousands of entries, far from the 2^32 where these collide
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+class Disagreement(NamedTuple):
     """One entry for which ranks chose more than one config.
 
     Attributes:
@@ -67,19 +66,19 @@ class Agreement:
         return not self.disagreements
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _Known:
-    """What one group has told each other so far: the same on every rank after every check."""
+    """What one group has told each other so far: the same on every rank after every check, but for `sent`."""
 
-    sent: int = 0
-    session: Any = None
-    # By rank, how often its policy has changed: its choices then start afresh.
-    changes: list[int] = field(default_factory=list)
-    # entry digest -> config digest -> ranks that chose it, as bits
-    ranks: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
-    texts: dict[bytes, Disagreement] = field(default_factory=dict)
-    warned: set[bytes] = field(default_factory=set)
-    warned_gaps: set[tuple[str, str]] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.sent = 0
+        self.session: Any = None
+        # By rank, how often its policy has changed: its choices then start afresh.
+        self.changes: list[int] = []
+        # entry digest -> config digest -> ranks that chose it, as bits
+        self.ranks: dict[bytes, dict[bytes, int]] = {}
+        self.texts: dict[bytes, Disagreement] = {}
+        self.warned: set[bytes] = set()
+        self.warned_gaps: set[tuple[str, str]] = set()
 
 
 _known: dict[Any, _Known] = {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tuning_registry.names import normal_arch
 from tuning_registry.runtime.guard import guarded
@@ -13,8 +12,7 @@ from tuning_registry.runtime.guard import guarded
 UNKNOWN: Final = "unknown"  # no GPU: the interpreter, or a fake kernel in a test
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """One GPU, or the lack of one.
 
     Attributes:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tuning_registry.canonical import dump_json, text_digest
 from tuning_registry.names import lookup_key
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One config chosen for one (arch, kernel, key) in this process.
 
     Attributes:

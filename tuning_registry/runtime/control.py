@@ -9,15 +9,17 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuning_registry.errors import PolicyError
 from tuning_registry.runtime import adapter as triton_adapter
 from tuning_registry.runtime.coverage import CoverageReport
 from tuning_registry.runtime.guard import fault_counts, guarded, reset_faults
 from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.runtime.recorder import Recorder
 from tuning_registry.runtime.session import Session, check_tables
+
+if TYPE_CHECKING:
+    from tuning_registry.runtime.recorder import Recorder
 
 logger = logging.getLogger("tuning_registry")
 
@@ -141,6 +143,9 @@ def _recorder_of(policy: AutotunePolicy) -> Recorder | None:
     path = os.fspath(policy.record_path)
     place = (path, policy.run, policy.source)
     if place not in _recorders:
+        # With what it needs it is a fifth of the runtime's import, and a pinned job mostly records nothing.
+        from tuning_registry.runtime.recorder import Recorder  # noqa: PLC0415
+
         _recorders[place] = Recorder(path, policy.run, policy.source)
     return _recorders[place]
 

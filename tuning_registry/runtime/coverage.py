@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.keys import kernel_name
@@ -26,8 +26,7 @@ OWN_PRUNING: Final = "its class prunes its own way, and this Triton release does
 BYPASSED: Final = "its class overrides run and was never seen to call Autotuner.run"
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(NamedTuple):
     """A pinned launch that the table did not decide.
 
     Attributes:

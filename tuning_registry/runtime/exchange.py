@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Group:
+class Group(NamedTuple):
     """A process group as seen from this rank.
 
     Attributes:

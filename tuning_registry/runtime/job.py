@@ -9,10 +9,9 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tuning_registry.errors import PolicyError
 from tuning_registry.runtime.guard import guarded
@@ -32,8 +31,7 @@ _LAUNCHERS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A process's place in its job.
 
     Attributes:

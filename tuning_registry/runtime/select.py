@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.canonical import live_config_text, text_digest
 from tuning_registry.errors import LaunchError
@@ -19,8 +18,7 @@ UNSUPPORTED_KEY: Final = "unsupported key"
 _NO_ENTRY: Final = frozenset({"no table", "no kernel", "no key", "ambiguous name", UNSUPPORTED_KEY})
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Selection(Generic[C]):
+class Selection(NamedTuple, Generic[C]):
     """What a pinned launch uses.
 
     Attributes:

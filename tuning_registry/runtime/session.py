@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuning_registry.canonical import live_config_text
 from tuning_registry.errors import FormatError, PolicyError, RegistryError
@@ -21,9 +21,11 @@ from tuning_registry.runtime.guard import count_fault, warn_once
 from tuning_registry.runtime.job import current_place
 from tuning_registry.runtime.keys import call_arguments, has_tensor_key, is_interpreted, kernel_name, shape_key
 from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.runtime.recorder import Recorder
 from tuning_registry.runtime.select import Selection, select
 from tuning_registry.table import TunedTable, read_table
+
+if TYPE_CHECKING:
+    from tuning_registry.runtime.recorder import Recorder
 
 logger = logging.getLogger("tuning_registry")
 

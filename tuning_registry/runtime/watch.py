@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 TIMED: Final = "timed"
@@ -14,7 +13,6 @@ SINGLE: Final = "single"
 FAILED: Final = "failed"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Tuning:
     """Triton's choice for one key of one autotuner.
 
@@ -29,14 +27,24 @@ class Tuning:
         origin: `timed`, `echo` (from Triton's disk cache), `single` (nothing to choose) or `failed`.
     """
 
-    autotuner: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    candidates: Sequence[Any] | None = None
-    timings: dict[Any, Any] = field(default_factory=dict)
-    calls: int = 0
-    winner: Any = None
-    origin: str = TIMED
+    __slots__ = ("args", "autotuner", "calls", "candidates", "kwargs", "origin", "timings", "winner")
+
+    def __init__(
+        self,
+        autotuner: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        candidates: Sequence[Any] | None = None,
+        origin: str = TIMED,
+    ) -> None:
+        self.autotuner = autotuner
+        self.args = args
+        self.kwargs = kwargs
+        self.candidates = candidates
+        self.timings: dict[Any, Any] = {}
+        self.calls = 0
+        self.winner: Any = None
+        self.origin = origin
 
 
 class Watch:
