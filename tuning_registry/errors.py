@@ -8,6 +8,9 @@ RegistryError
 ├── UsageError (ValueError)      a flag or argument cannot mean what was asked
 ├── ConflictError                a recording contradicts its flags or what the database holds
 ├── SelectionError               a query or export cannot answer what was asked
+├── PolicyError (ValueError)     an autotune policy cannot work in this process
+├── LaunchError (RuntimeError)   a kernel launch that the policy, or a graph capture, forbids
+├── AgreementError (RuntimeError)  ranks of one job chose different configs
 └── DatabaseError                the database cannot be opened, read or written
     ├── SchemaError              its schema is missing, older, newer or foreign
     └── BusyError                another process held the lock for too long: try again
@@ -65,6 +68,18 @@ class ConflictError(RegistryError):
 
 class SelectionError(RegistryError):
     """A query or an export cannot answer what was asked."""
+
+
+class PolicyError(RegistryError, ValueError):
+    """An autotune policy cannot work in this process."""
+
+
+class LaunchError(RegistryError, RuntimeError):
+    """A kernel launch that the policy, or a graph capture in progress, forbids; nothing was launched."""
+
+
+class AgreementError(RegistryError, RuntimeError):
+    """Ranks of one job chose different configs."""
 
 
 class DatabaseError(RegistryError):

@@ -5,11 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-try:
-    from platformdirs import user_data_path
-except ImportError:  # a training image with the bare source only: the same answer for Linux
-    user_data_path = None  # type: ignore[assignment]
-
 TABLE_PATH_VARIABLE = "TUNING_REGISTRY_TABLE_PATH"
 DATABASE_VARIABLE = "TUNING_REGISTRY_DB"
 
@@ -19,7 +14,12 @@ def user_folder() -> Path:
 
     Nothing is created.
     """
-    if user_data_path is not None:
+    try:
+        # Here, since whoever imports the loader mostly never asks.
+        from platformdirs import user_data_path  # noqa: PLC0415
+    except ImportError:  # a training image with the bare source only: the same answer for Linux
+        pass
+    else:
         return user_data_path("tuning-registry", appauthor=False)
     return Path(os.environ.get("XDG_DATA_HOME", "").strip() or Path.home() / ".local/share") / "tuning-registry"
 

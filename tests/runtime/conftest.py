@@ -1,0 +1,40 @@
+"""Each test starts without a policy, without our variables, and with Triton's own functions."""
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuning_registry.runtime import control, uninstall
+from tuning_registry.runtime.guard import reset_faults
+
+
+def pytest_configure(config: Any) -> None:
+    config.addinivalue_line("markers", "gpu: needs a GPU, and is skipped visibly without one")
+
+
+@pytest.fixture(autouse=True)
+def clean_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    launchers = ("TUNING_REGISTRY_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "TRITON_CACHE_AUTOTUNING")
+    for name in list(os.environ):
+        if name.startswith(launchers) or name in {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    reset_faults()
+    yield
+    uninstall()
+    control._recorders.clear()
+    reset_faults()
+    assert (
+        "triton" not in sys.modules or "tuning_registry" not in sys.modules["triton"].runtime.Autotuner.run.__module__
+    )
+
+
+@pytest.fixture
+def alone() -> None:
+    """No autotuner of an earlier test is alive: reports walk all live objects."""
+    gc.collect()

@@ -1,0 +1,279 @@
+"""Agreement over gloo between real processes, and its bookkeeping in one."""
+
+# ruff: noqa: E402 - what needs torch is imported once it is known to be there
+
+# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
+# (Triton and torch come without types, or not at all.)
+
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+torch = pytest.importorskip("torch")
+
+from tests.runtime.fakes import Timer, autotuner, launch, text_of, three
+from tuning_registry.runtime import (
+    choice_digest,
+    choice_log,
+    coverage_report,
+    install,
+    maybe_verify_choices,
+    verify_choices,
+)
+
+ROOT = Path(__file__).parents[2]
+TEXTS = [text_of(config) for config in three()]
+
+# Every scenario runs in one set of three processes, one after the other; each leaves a dict per rank.
+SCRIPT = """
+    import logging, os, pickle, sys
+    import torch.distributed as dist
+    from tests.runtime.fakes import *
+    from tuning_registry.errors import AgreementError
+    from tuning_registry.runtime import *
+    from tuning_registry.runtime import agreement, exchange
+    RANK, SIZE, FOLDER = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv[1]
+    lines, sent = [], []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logging.getLogger("tuning_registry").addHandler(handler)
+
+    def counting(name):
+        real = getattr(exchange, name)
+        def call(where, payload, *rest):
+            sent.append((name, len(payload)))
+            return real(where, payload, *rest)
+        return call
+
+    for name in ("all_gather_numbers", "all_gather_bytes"):
+        setattr(agreement, name, counting(name))
+
+    def tune(winner, name="kernel", M=16, **options):
+        timer = Timer([1.0 if i == winner else 2.0 for i in range(3)])
+        launch(autotuner(name=name, timer=timer, **options), Tensor(), Tensor(), M)
+
+    def agreeing(out):
+        install({"arch": "sm90"})
+        for n in range(40):
+            tune(1, M=n)
+        out["results"] = [(bool(r), r.ranks, r.compared, r.new) for r in (verify_choices(), verify_choices())]
+        out["digest"] = choice_digest()
+
+    def news(out):
+        install({"arch": "sm90", "config_invariant": ["free"]})
+        tune(RANK, name="free")
+        tune(1, name="same")
+        tune(0, name=f"only{RANK}")
+        if RANK < 2:
+            tune(RANK, name="split")
+        a = verify_choices()
+        tune(2, name="late")
+        b = verify_choices()
+        out["results"] = [(bool(r), r.compared, [(d.kernel, d.key, d.ranks) for d in r.disagreements]) for r in (a, b)]
+
+    def spellings(out):
+        install({"arch": "sm90"})
+        tune(1, M=True if RANK == 0 else 1 if RANK == 1 else 1.0)
+        r = verify_choices()
+        out["result"] = (bool(r), r.compared)
+
+    def strict(out):
+        install({"arch": "sm90", "verify_strict": True, "verify_every": 2})
+        group = dist.new_group([1, 2])
+        tune(RANK)
+        out["raised"] = 0
+        for step in range(1, 5):
+            try:
+                maybe_verify_choices(step)
+            except AgreementError as fault:
+                out["raised"] += 1
+                out["text"] = str(fault)
+        try:
+            out["sub"] = verify_choices(group).ranks
+        except AgreementError as fault:
+            out["sub"] = str(fault)
+
+    def chaos(out):
+        kernel = autotuner()
+        results = []
+        for policy, runs in (({}, True), ({"chaos": True}, True), ({}, False)):
+            install({"mode": "pinned", "arch": "sm90", **policy})
+            if runs:
+                launch(kernel)
+            results.append(verify_choices())
+        launch(kernel)
+        results.append(verify_choices())
+        out["results"] = [(bool(r), r.compared) for r in results]
+
+    def changed(out):
+        install({"arch": "sm90"})
+        tune(RANK)
+        a = verify_choices()
+        tune(2)
+        b = verify_choices()
+        out["results"] = [[d.ranks for d in r.disagreements] for r in (a, b)]
+
+    def without(out):
+        uninstall()
+        if RANK:
+            install({"arch": "sm90", "modules": ["pkg"]})
+            tune(RANK)
+            tune(0, module="other.ops")
+        r = verify_choices()
+        out["result"] = (bool(r), r.ranks, r.compared, r.not_covered)
+
+    def naming(out):
+        install({"record_path": FOLDER + "/rec/r", "arch": "sm90"})
+        tune(RANK)
+        uninstall()
+
+    dist.init_process_group("gloo", init_method=f"file://{FOLDER}/store", rank=RANK, world_size=SIZE)
+    outs = {}
+    for scenario in (agreeing, news, spellings, strict, chaos, changed, without, naming):
+        lines.clear(), sent.clear()
+        scenario(out := {})
+        outs[scenario.__name__] = {**out, "lines": list(lines), "sent": list(sent)}
+    pickle.dump(outs, open(f"{FOLDER}/out{RANK}", "wb"))
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+SIZE = 3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The folder in which the processes have left their answers."""
+    folder = tmp_path_factory.mktemp("ranks")
+    (folder / "rec").mkdir()
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("TUNING_REGISTRY_", "SLURM_", "TORCHELASTIC_"))
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder)], cwd=ROOT,
+            env={**environment, "PYTHONPATH": str(ROOT), "RANK": str(rank), "WORLD_SIZE": str(SIZE), "OMP_NUM_THREADS": "1"},
+        )
+        for rank in range(SIZE)
+    ]  # fmt: skip
+    try:
+        assert [process.wait(timeout=240) for process in processes] == [0] * SIZE
+    finally:
+        for process in processes:
+            process.kill()
+    return folder
+
+
+@pytest.fixture
+def ranks(folder: Path, request: pytest.FixtureRequest) -> Any:
+    """By rank, what the scenario of that name left."""
+    return [pickle.loads((folder / f"out{rank}").read_bytes())[request.param] for rank in range(SIZE)]
+
+
+def scenario(name: Any) -> Any:
+    return pytest.mark.parametrize("ranks", [name], indirect=True)
+
+
+@scenario("agreeing")
+def test_ranks_that_agree_exchange_one_small_message_a_check(ranks: Any) -> None:
+    for out in ranks:
+        assert out["results"] == [(True, 3, 40, True), (True, 3, 40, False)]
+        assert out["sent"] == [("all_gather_numbers", 6)] * 2
+        assert out["digest"] == ranks[0]["digest"]
+        assert out["lines"] == []
+
+
+@scenario("news")
+def test_only_what_several_ranks_chose_is_compared_and_only_news_are_sent(ranks: Any) -> None:
+    key = "M=16|torch.float32|torch.float32"
+    split = [("pkg.ops.split", key, {TEXTS[0]: (0,), TEXTS[1]: (1,)})]
+    for out in ranks:
+        assert out["results"] == [(False, 2, split), (False, 3, split)]
+        sizes = [size for name, size in out["sent"] if name == "all_gather_bytes"]
+        assert sizes[0] <= 16 * 3
+        assert len(sizes) == 2  # digests, then the texts of the one that differs; the second check sent none
+    assert [len([line for line in out["lines"] if "disagree" in line]) for out in ranks] == [1, 0, 0]
+    assert "ranks 0 chose" in ranks[0]["lines"][0]
+    assert "ranks 1 chose" in ranks[0]["lines"][0]
+
+
+@scenario("spellings")
+def test_equal_spellings_of_a_key_are_one_entry(ranks: Any) -> None:
+    assert [out["result"] for out in ranks] == [(True, 1)] * 3
+
+
+@scenario("strict")
+def test_strict_raises_on_every_rank_and_in_a_subgroup_ranks_count_within_it(ranks: Any) -> None:
+    for out in ranks:
+        assert out["raised"] == 2
+        assert "1 of 1 entries differ between 3 ranks: pkg.ops.kernel M=16" in out["text"]
+    assert ranks[0]["sub"] == 1
+    assert all("differ between 2 ranks" in out["sub"] and "ranks 0 chose" in out["sub"] for out in ranks[1:])
+
+
+@scenario("chaos")
+def test_chaos_is_the_positive_control_and_a_new_policy_starts_afresh(ranks: Any) -> None:
+    assert [out["results"] for out in ranks] == [[(True, 1), (False, 1), (True, 0), (True, 1)]] * 3
+
+
+@scenario("changed")
+def test_a_choice_that_changes_is_told_anew(ranks: Any) -> None:
+    assert [out["results"] for out in ranks] == [[[{TEXTS[rank]: (rank,) for rank in range(3)}], []]] * 3
+
+
+@scenario("without")
+def test_a_rank_without_a_policy_hangs_nobody_and_gaps_are_named(ranks: Any) -> None:
+    assert [out["result"][:3] for out in ranks] == [(False, 3, 1)] * 3
+    assert [out["result"][3] for out in ranks] == [(), *[(("other.ops.kernel", "out of scope"),)] * 2]
+
+
+def test_ranks_agree_on_a_run_name_over_the_groups_store(folder: Path) -> None:
+    names = sorted(file.name for file in (folder / "rec").iterdir())
+    assert len({name.split(".")[1] for name in names}) == 1
+    assert sorted(name.split(".")[-2] for name in names) == ["rank0", "rank1", "rank2"]
+
+
+def test_without_a_group_there_is_nobody_to_compare_with() -> None:
+    assert verify_choices().ranks == 1
+    assert maybe_verify_choices(1) is None
+    install({"verify_every": 2, "arch": "sm90"})
+    launch(autotuner())
+    assert maybe_verify_choices(1) is None
+    result = maybe_verify_choices(2)
+    assert result is not None
+    assert (result.ranks, result.compared, bool(result)) == (1, 0, True)
+    counted = [maybe_verify_choices() is not None for _ in range(6)]
+    assert sum(counted) == 3
+
+
+def test_the_log_and_digest_hold_what_stands() -> None:
+    empty = choice_digest()
+    install({"arch": "sm90", "config_invariant": ["free"]})
+    assert (choice_digest(), choice_log()) == (empty, [])
+    launch(autotuner(name="free"))
+    assert choice_digest() == empty
+    launch(autotuner(name="b", timer=Timer([1.0, 2.0, 3.0])))
+    one = choice_digest()
+    launch(autotuner(name="a"))
+    assert [choice.kernel for choice in choice_log()] == ["pkg.ops.a", "pkg.ops.b", "pkg.ops.free"]
+    launch(autotuner(name="b", timer=Timer([3.0, 2.0, 1.0])))
+    assert choice_log()[1].config == TEXTS[2]
+    assert len({empty, one, choice_digest()}) == 3
+
+
+@pytest.mark.usefixtures("alone")
+def test_compiled_kernels_are_reported_as_not_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch._higher_order_ops.triton_kernel_wrap as wrap
+
+    monkeypatch.setattr(
+        wrap.kernel_side_table, "id_to_kernel", {0: autotuner(), 1: autotuner([three()[0]], name="one")}
+    )
+    install({"arch": "sm90"})
+    assert coverage_report().not_covered == (("pkg.ops.kernel", "captured by torch.compile"),)
+    assert verify_choices().not_covered == (("pkg.ops.kernel", "captured by torch.compile"),)

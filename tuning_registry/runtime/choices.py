@@ -1,0 +1,70 @@
+"""The choices this process has made, in order, and their digest."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tuning_registry.canonical import dump_json, text_digest
+from tuning_registry.names import lookup_key
+
+
+class Choice(NamedTuple):
+    """One config chosen for one (arch, kernel, key) in this process.
+
+    Attributes:
+        arch: Architecture.
+        kernel: Qualified kernel name.
+        key: Shape key.
+        config: Canonical text of the chosen config.
+        source: `timed` (Triton measured it here), `echo` (from Triton's disk cache), `single` (no choice),
+            `table`, `block_sizes`, `min_cost` or `chaos`.
+        invariant: Whether the policy says that the config cannot change values: agreement skips it.
+    """
+
+    arch: str
+    kernel: str
+    key: str
+    config: str
+    source: str
+    invariant: bool = False
+
+    @property
+    def entry(self) -> tuple[str, str, str]:
+        """What was decided: arch, kernel and key, in the spelling under which equal keys meet."""
+        return self.arch, self.kernel, lookup_key(self.key)
+
+
+class ChoiceLog:
+    """Choices as they come; the latest of an entry stands. Safe under threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._events: list[Choice] = []
+        self._latest: dict[tuple[str, str, str], Choice] = {}
+
+    def add(self, choice: Choice) -> bool:
+        """Note a choice; False if the entry already stands at that config."""
+        with self._lock:
+            before = self._latest.get(choice.entry)
+            if before is not None and before.config == choice.config:
+                return False
+            self._latest[choice.entry] = choice
+            self._events.append(choice)
+            return True
+
+    def since(self, position: int) -> tuple[list[Choice], int]:
+        """The choices noted after `position`, and the position to ask from next time."""
+        with self._lock:
+            return self._events[position:], len(self._events)
+
+    def standing(self) -> list[Choice]:
+        """The choice of every entry, sorted by entry."""
+        with self._lock:
+            return [self._latest[entry] for entry in sorted(self._latest)]
+
+    def digest(self) -> str:
+        """SHA-256 over the standing choices that can change values; equal digests mean equal choices."""
+        configs: Mapping[str, str] = {dump_json(c.entry): c.config for c in self.standing() if not c.invariant}
+        return text_digest(dump_json(configs))

@@ -1,0 +1,169 @@
+"""What was reached, how it was treated, and what escaped: the report behind "0 disagreements"."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tuning_registry.runtime.guard import guarded
+from tuning_registry.runtime.keys import kernel_name
+
+logger = logging.getLogger("tuning_registry")
+
+PINNED: Final = "pinned"
+TIMED: Final = "timed"
+INVARIANT: Final = "invariant"
+OUT_OF_SCOPE: Final = "out of scope"
+EARLIER: Final = "has configs in its cache that were chosen before install, or by another tool"
+COMPILED: Final = "captured by torch.compile"
+OWN_PRUNING: Final = "its class prunes its own way, and this Triton release does not tell what it chose"
+BYPASSED: Final = "its class overrides run and was never seen to call Autotuner.run"
+
+
+class Miss(NamedTuple):
+    """A pinned launch that the table did not decide.
+
+    Attributes:
+        arch: Architecture.
+        kernel: Qualified kernel name.
+        key: Shape key; empty when the call has none.
+        reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `pruned away` or
+            `unsupported key`.
+        source: What decided instead: `block_sizes`, `min_cost` or `timed`.
+    """
+
+    arch: str
+    kernel: str
+    key: str
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageReport:
+    """What this process did with the autotuners it met.
+
+    Attributes:
+        reached: Treatment by kernel: `pinned`, `timed`, `invariant` or `out of scope`.
+        not_covered: `(kernel, why)` of autotuners whose choices were not seen.
+        misses: Every miss once.
+        faults: How often each kind of our own faults was caught.
+    """
+
+    reached: dict[str, str]
+    not_covered: tuple[tuple[str, str], ...]
+    misses: tuple[Miss, ...]
+    faults: dict[str, int]
+
+    @property
+    def miss_counts(self) -> dict[str, int]:
+        """Number of missed keys by reason."""
+        return dict(Counter(miss.reason for miss in self.misses))
+
+    def __str__(self) -> str:
+        """The report as lines of text, for a log."""
+        lines = [f"{len(self.reached)} autotuners reached: " + (_counted(self.reached.values()) or "none")]
+        lines += [f"  {how:<12} {kernel}" for kernel, how in sorted(self.reached.items())]
+        lines += [f"  NOT COVERED  {kernel}: {why}" for kernel, why in self.not_covered]
+        if self.misses:
+            lines.append(f"{len(self.misses)} misses: {_counted(m.reason for m in self.misses)}")
+            lines += [f"  {m.reason}: {m.kernel} {m.key} ({m.source})" for m in self.misses]
+        if self.faults:
+            lines.append("faults caught: " + ", ".join(f"{kind} x{n}" for kind, n in sorted(self.faults.items())))
+        return "\n".join(lines)
+
+
+class Coverage:
+    """Collects what is met. Safe under threads; called at first launches only.
+
+    Args:
+        announce: Log each autotuner when it is first reached (policy field `enumerate_autotuners`).
+    """
+
+    def __init__(self, announce: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._announce = announce
+        self._reached: dict[str, str] = {}
+        self._misses: dict[tuple[str, str, str], Miss] = {}
+        self._gaps: dict[str, str] = {}
+
+    def reach(self, kernel: str, treatment: str, candidates: int) -> None:
+        """Note how a kernel's multi-config autotuner is treated; the first treatment of a kernel is logged."""
+        with self._lock:
+            is_new = self._reached.get(kernel) != treatment
+            # A kernel pinned for one key and timed for another counts as timed: the weaker claim.
+            if self._reached.get(kernel) not in {TIMED, INVARIANT} or treatment != PINNED:
+                self._reached[kernel] = treatment
+        if is_new and self._announce:
+            logger.info("tuning_registry: autotuner %s (%d candidates): %s", kernel, candidates, treatment)
+
+    def miss(self, miss: Miss) -> bool:
+        """Note a miss; False if its kernel and key missed before."""
+        with self._lock:
+            return self._misses.setdefault((miss.arch, miss.kernel, miss.key), miss) is miss
+
+    def gap(self, kernel: str, why: str) -> None:
+        """Note that a kernel's choices cannot be seen."""
+        with self._lock:
+            self._gaps[kernel] = why
+
+    def misses(self) -> tuple[Miss, ...]:
+        """Every miss once, in order of occurrence."""
+        with self._lock:
+            return tuple(self._misses.values())
+
+    def reached(self) -> dict[str, str]:
+        """Treatment by kernel."""
+        with self._lock:
+            return dict(self._reached)
+
+    def known_gaps(self) -> list[tuple[str, str]]:
+        """What is cheaply known to be uncovered: kernels in compiled graphs, kernels out of scope."""
+        outside = [(kernel, OUT_OF_SCOPE) for kernel, how in sorted(self.reached().items()) if how == OUT_OF_SCOPE]
+        with self._lock:
+            unseen = sorted(self._gaps.items())
+        return [*((kernel, COMPILED) for kernel in sorted(compiled_kernels())), *unseen, *outside]
+
+
+def compiled_kernels() -> set[str]:
+    """Kernels with several configs that torch.compile has put into a graph.
+
+    Inductor tunes those itself from a copy of the candidate list and never calls `Autotuner.run`.
+    """
+    # torch keeps every user kernel that dynamo traced in this table; it is private, so absence is no error.
+    module = sys.modules.get("torch._higher_order_ops.triton_kernel_wrap")
+    table = getattr(getattr(module, "kernel_side_table", None), "id_to_kernel", None)
+    kernels = list(table.values()) if isinstance(table, dict) else []
+    return {kernel_name(kernel) for kernel in kernels if len(getattr(kernel, "configs", ())) > 1}
+
+
+def unseen_kernels(autotuner_class: Any, is_seen: Callable[[Any], bool]) -> list[tuple[str, str]]:
+    """`(kernel, why)` of live autotuners whose launches are not known to have come past us, sorted.
+
+    Walks all live objects: for reports, never for a launch.
+
+    Args:
+        autotuner_class: Triton's.
+        is_seen: Whether an autotuner has been met at a launch.
+    """
+    found: set[tuple[str, str]] = set()
+    for thing in gc.get_objects():
+        # type(), not isinstance(): the latter asks proxies for their __class__ and may run their code.
+        kind = type(thing)
+        if not issubclass(kind, autotuner_class) or is_seen(thing) or len(getattr(thing, "configs", ())) < 2:
+            continue
+        overrides = kind.run is not autotuner_class.run
+        name = guarded("naming an autotuner", kernel_name, thing)
+        if name and (overrides or getattr(thing, "cache", None)):
+            found.add((name, BYPASSED if overrides else EARLIER))
+    return sorted(found)
+
+
+def _counted(items: Iterable[str]) -> str:
+    return ", ".join(f"{number} {item}" for item, number in sorted(Counter(items).items()))

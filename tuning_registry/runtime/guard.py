@@ -1,0 +1,79 @@
+"""The one guard between our faults and the training job: catch, log once per kind, count."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from tuning_registry.errors import AgreementError, LaunchError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+logger = logging.getLogger("tuning_registry")
+
+_lock = threading.Lock()
+_counts: Counter[str] = Counter()
+_notices: set[object] = set()
+
+
+def guarded(kind: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
+    """What `call` returns, or None after a fault of ours, which is logged once per kind and counted.
+
+    The only broad `except` of the package: a fault in recording must never reach the training step.
+
+    Args:
+        kind: What was being done, as it stands in the log ("recording a choice").
+        call: The function to call.
+        *args: Its arguments.
+        **kwargs: Its keyword arguments.
+
+    Raises:
+        LaunchError: As `call` does: the policy asked for it.
+        AgreementError: Likewise.
+    """
+    try:
+        return call(*args, **kwargs)
+    except (LaunchError, AgreementError):
+        raise
+    except Exception as error:  # noqa: BLE001 - the guard itself; KeyboardInterrupt and SystemExit pass
+        count_fault(kind, error)
+        return None
+
+
+def count_fault(kind: str, error: BaseException) -> None:
+    """Count a fault of one kind; the first of its kind is logged as a warning."""
+    with _lock:
+        _counts[kind] += 1
+        first = _counts[kind] == 1
+    if first:
+        logger.warning(
+            "tuning_registry: %s failed; training goes on, further faults of this kind are only counted: %s: %s",
+            kind, type(error).__name__, error,
+        )  # fmt: skip
+        logger.debug("tuning_registry: traceback of the first fault while %s", kind, exc_info=error)
+
+
+def warn_once(subject: object, message: str, *args: object) -> None:
+    """Log a warning the first time that it is given for this (hashable) subject."""
+    with _lock:
+        if subject in _notices:
+            return
+        _notices.add(subject)
+    logger.warning("tuning_registry: " + message, *args)  # noqa: G003 - the prefix is constant
+
+
+def fault_counts() -> dict[str, int]:
+    """How often each kind of fault was caught in this process."""
+    with _lock:
+        return dict(_counts)
+
+
+def reset_faults() -> None:
+    """Forget counts and notices: a new policy starts with a clean log."""
+    with _lock:
+        _counts.clear()
+        _notices.clear()

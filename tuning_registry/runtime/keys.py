@@ -1,0 +1,84 @@
+"""The names of a call: its kernel, its arguments in signature order, its shape key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tuning_registry.canonical import check_text
+from tuning_registry.errors import FormatError
+from tuning_registry.names import format_key
+
+_PLAIN: Final = frozenset({bool, int, float, str, type(None)})
+
+
+def kernel_name(autotuner: Any) -> str:
+    """`module.name` of the undecorated function under any stack of decorators."""
+    function = getattr(autotuner, "base_fn", autotuner)
+    while hasattr(function, "fn"):
+        function = function.fn
+    return f"{function.__module__}.{function.__name__}"
+
+
+def is_interpreted(autotuner: Any) -> bool:
+    """Whether the kernel runs in Triton's interpreter, where no time means anything."""
+    function = autotuner
+    while hasattr(function, "fn"):
+        if type(function).__name__ == "InterpretedFunction":
+            return True
+        function = function.fn
+    return False
+
+
+def call_arguments(arg_names: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
+    """The kernel's arguments by name in the order of its signature, however they were passed."""
+    given = {**dict(zip(arg_names, args, strict=False)), **kwargs}
+    return {name: given[name] for name in arg_names if name in given}
+
+
+def shape_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> str:
+    """The text of the shape key (`names.format_key`) of a call.
+
+    Args:
+        keys: The autotuner's `keys`; those that were not passed are left out, as Triton does.
+        arguments: From `call_arguments`: dtypes come in signature order.
+
+    Raises:
+        FormatError: A key value has no stable text; `path` names the argument. Tensors are never turned into
+            text: that would read device memory, which is slow and illegal during graph capture.
+    """
+    values = [(name, _plain(name, arguments[name])) for name in keys if name in arguments]
+    dtypes = [str(value.dtype) for value in arguments.values() if type(value) not in _PLAIN and hasattr(value, "dtype")]
+    return check_text(format_key(values, dtypes))
+
+
+def has_tensor_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> bool:
+    """Whether one of the key values is a tensor, or something else with a dtype."""
+    return any(
+        type(arguments[name]) not in _PLAIN and hasattr(arguments[name], "dtype") for name in keys if name in arguments
+    )
+
+
+def _plain(name: str, value: Any) -> object:
+    """`value` if it is a number, string or None, or its text if it is a dtype or a tuple of such."""
+    if type(value) in _PLAIN:
+        return value
+    if hasattr(value, "dtype"):
+        raise FormatError("a tensor, or something with a dtype, which has no stable text", (name,))
+    kind = type(value)
+    if kind.__name__ == "constexpr" and hasattr(value, "value"):
+        return _plain(name, value.value)
+    if kind.__name__ == "dtype" and kind.__module__.partition(".")[0] in {"torch", "triton", "numpy"}:
+        return str(value)
+    if isinstance(value, tuple | list):
+        return str(tuple(_one_spelling(_plain(name, item)) for item in value))
+    for base in (int, float, str):  # an IntEnum, a str subclass: equal to its base value, so one key with it
+        if isinstance(value, base):
+            return base(value)
+    raise FormatError(f"a {kind.__name__}, which has no stable text", (name,))
+
+
+def _one_spelling(value: object) -> object:
+    """Inside a tuple True, 1 and 1.0 are written as 1: Triton's cache, a dict, takes such tuples for one key."""
+    is_integral = isinstance(value, bool) or (isinstance(value, float) and value.is_integer())
+    return int(value) if is_integral else value  # type: ignore[call-overload]

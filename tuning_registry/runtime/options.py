@@ -1,0 +1,159 @@
+"""Policy fields from text: environment variables and command-line options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from tuning_registry.errors import FormatError, RecordingError
+from tuning_registry.files import parse_json
+from tuning_registry.runtime.guard import warn_once
+
+if TYPE_CHECKING:
+    import argparse
+
+MODES: Final = ("auto", "pinned", "record")
+ON_MISS: Final = ("min_cost", "error")
+PREFIX: Final = "TUNING_REGISTRY_"
+# Variables of the other half of the package: not ours to judge.
+_FOREIGN: Final = frozenset({"TUNING_REGISTRY_DB"})
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+_FALSE: Final = frozenset({"0", "false", "no", "off"})
+
+
+def environment_fields(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The policy fields that `TUNING_REGISTRY_*` variables state; an empty variable states nothing.
+
+    `TUNING_REGISTRY_MODULES=fla,mamba_ssm`, `..._BLOCK_SIZES=BLOCK_M=64,BLOCK_N=32` (or a JSON object),
+    `..._CHAOS=1`, and so on: the field's name in capitals. A variable with our prefix that is no field is
+    a warning, since it is most likely a slip.
+
+    Args:
+        environ: Defaults to the environment of the process.
+
+    Raises:
+        FormatError: A value cannot be read; `path` names the variable.
+    """
+    variables = os.environ if environ is None else environ
+    stated: dict[str, Any] = {}
+    for variable, text in sorted(variables.items()):
+        if not variable.startswith(PREFIX) or variable in _FOREIGN:
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name not in _PARSERS:
+            warn_once(variable, "the variable %s is no policy field and is not used", variable)
+        elif text.strip():
+            try:
+                stated[name] = _PARSERS[name](text.strip())
+            except FormatError as fault:
+                raise fault.under(variable) from None
+    return stated
+
+
+def add_policy_options(parser: argparse.ArgumentParser) -> None:
+    """Give `parser` one option per policy field: `--record-path`, `--on-miss`, ..., and `--deterministic`."""
+    for name in _PARSERS:
+        flag = "--" + name.replace("_", "-")
+        if name in _FLAGS:
+            parser.add_argument(flag, dest=name, action="store_const", const=True, help=_HELP[name])
+        elif name in _CHOICES:
+            parser.add_argument(flag, dest=name, choices=_CHOICES[name], help=_HELP[name])
+        else:
+            parser.add_argument(flag, dest=name, metavar=_METAVAR.get(name, "TEXT"), help=_HELP[name])
+    parser.add_argument("--deterministic", action="store_true", help="pin kernels unless --mode says otherwise")
+
+
+def option_fields(namespace: argparse.Namespace) -> dict[str, Any]:
+    """The policy fields that parsed options state.
+
+    Raises:
+        FormatError: A value cannot be read; `path` names the option.
+    """
+    stated: dict[str, Any] = {}
+    for name, parse in _PARSERS.items():
+        value = getattr(namespace, name)
+        if value is None:
+            continue
+        try:
+            stated[name] = value if name in _FLAGS else parse(value)
+        except FormatError as fault:
+            raise fault.under("--" + name.replace("_", "-")) from None
+    return stated
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _TRUE | _FALSE:
+        raise FormatError(f"expected 1 or 0, found {text!r}")
+    return text.lower() in _TRUE
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise FormatError(f"expected an integer, found {text!r}") from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _paths(text: str) -> str | tuple[str, ...]:
+    parts = tuple(part for part in text.split(os.pathsep) if part)
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _sizes(text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        try:
+            parsed = parse_json(text.encode(), "block sizes")
+        except RecordingError as fault:
+            raise FormatError(fault.what, fault.path) from None
+        assert isinstance(parsed, dict)
+        return parsed
+    sizes: dict[str, Any] = {}
+    for pair in _names(text):
+        name, equals, value = pair.partition("=")
+        if not equals or name in sizes:
+            raise FormatError(f"expected NAME=INTEGER[,NAME=INTEGER...], each name once, found {text!r}")
+        sizes[name.strip()] = _integer(value.strip())
+    return sizes
+
+
+_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "mode": str,
+    "modules": _names,
+    "table_path": _paths,
+    "record_path": str,
+    "on_miss": str,
+    "block_sizes": _sizes,
+    "config_invariant": _names,
+    "verify_every": _integer,
+    "verify_strict": _flag,
+    "enumerate_autotuners": _flag,
+    "chaos": _flag,
+    "run": str,
+    "source": str,
+    "arch": str,
+}
+_FLAGS: Final = frozenset(name for name, parse in _PARSERS.items() if parse is _flag)
+_CHOICES: Final = {"mode": MODES, "on_miss": ON_MISS}
+_METAVAR: Final = {"verify_every": "STEPS", "table_path": "PATH", "record_path": "PREFIX|URL", "modules": "NAME,...",
+                   "config_invariant": "KERNEL,...", "block_sizes": "NAME=INT,..."}  # fmt: skip
+_HELP: Final = {
+    "mode": "what to do; without it: record if a record path is given, pinned with --deterministic, else auto",
+    "modules": "packages whose kernels are in scope (default: all)",
+    "table_path": "table file or folder of tables, searched before the usual places",
+    "record_path": "prefix of the recording files, or a database URL",
+    "on_miss": "a pinned kernel without an entry: launch the cheapest candidate, or raise",
+    "block_sizes": "launch parameters that stand in for a missing entry",
+    "config_invariant": "kernels whose config cannot change values",
+    "verify_every": "steps between agreement checks of maybe_verify_choices",
+    "verify_strict": "a disagreement between ranks raises",
+    "enumerate_autotuners": "log every autotuner that is reached",
+    "chaos": "make ranks differ on purpose (positive control)",
+    "run": "name of the job in recordings",
+    "source": "free text kept in recordings",
+    "arch": "architecture to use instead of the detected one",
+}

@@ -1,0 +1,246 @@
+"""One installed policy at work: answers the adapter's questions and keeps what came of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuning_registry.canonical import live_config_text
+from tuning_registry.errors import FormatError, PolicyError, RegistryError
+from tuning_registry.loader import installed_triton, load
+from tuning_registry.records import Timing
+from tuning_registry.runtime import coverage, watch
+from tuning_registry.runtime.adapter import current_target
+from tuning_registry.runtime.arch import Device, Devices
+from tuning_registry.runtime.choices import Choice, ChoiceLog
+from tuning_registry.runtime.coverage import Coverage, Miss
+from tuning_registry.runtime.guard import count_fault, warn_once
+from tuning_registry.runtime.job import current_place
+from tuning_registry.runtime.keys import call_arguments, has_tensor_key, is_interpreted, kernel_name, shape_key
+from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.select import Selection, select
+from tuning_registry.table import TunedTable, read_table
+
+if TYPE_CHECKING:
+    from tuning_registry.runtime.recorder import Recorder
+
+logger = logging.getLogger("tuning_registry")
+
+# Why a choice of Triton's is no vote, as it stands in recordings.
+REASONS: Mapping[str, str] = {
+    watch.ECHO: "echo of Triton's disk cache",
+    watch.SINGLE: "single candidate",
+    watch.FAILED: "every candidate failed",
+}
+MISS_REASON = "miss: "  # before the reason of a pinned launch that the table did not decide
+
+
+class Session:
+    """A policy at work (an `adapter.Handler`).
+
+    Args:
+        policy: With its mode resolved.
+        recorder: Where choices or misses are kept; None for nowhere.
+    """
+
+    def __init__(self, policy: AutotunePolicy, recorder: Recorder | None) -> None:
+        self.policy = policy
+        self.recorder = recorder
+        self.choices = ChoiceLog()
+        self.coverage = Coverage(policy.enumerate_autotuners)
+        self.devices = Devices(policy.arch, current_target)
+        self._table_paths = table_paths(policy)
+        self._tables: dict[str, TunedTable] = {}
+        self._selections: dict[tuple[int, str, str], tuple[Any, Selection[Any]]] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def pins(self) -> bool:
+        """Whether launches are decided here rather than by Triton."""
+        return self.policy.mode == "pinned" or self.policy.chaos
+
+    def current_device(self) -> Device:
+        """The device of the calling thread."""
+        return self.devices.current()
+
+    def device_index(self) -> Callable[[], int] | None:
+        """See `adapter.Handler`."""
+        return self.devices.current_index if self.devices.mixed else None
+
+    def table(self, arch: str) -> TunedTable:
+        """The table of an architecture, read once."""
+        with self._lock:
+            if arch not in self._tables:
+                self._tables[arch] = load(arch, self._table_paths)
+            return self._tables[arch]
+
+    def is_pinned(self, autotuner: Any) -> bool:
+        """See `adapter.Handler`."""
+        kernel = kernel_name(autotuner)
+        if self.policy.in_scope(kernel):
+            return True
+        if len(autotuner.configs) > 1:
+            self.coverage.reach(kernel, coverage.OUT_OF_SCOPE, len(autotuner.configs))
+        return False
+
+    def pin(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any]) -> tuple[Any, bool]:
+        """See `adapter.Handler`."""
+        if len(autotuner.configs) == 1:
+            return pruned[0], True
+        kernel, arch = kernel_name(autotuner), self.devices.current().arch
+        arguments = call_arguments(autotuner.arg_names, args, kwargs)
+        key = self._key(kernel, autotuner, arguments)
+        selection = self._select(autotuner, kernel, arch, key, pruned)
+        treatment = coverage.PINNED if selection.candidate is not None else coverage.INVARIANT
+        self.coverage.reach(kernel, treatment, len(autotuner.configs))
+        if selection.miss:
+            self._note_miss(Miss(arch, kernel, key or "", selection.miss, selection.source), selection)
+        if selection.candidate is not None:
+            self._note(arch, kernel, key, selection.candidate, selection.source)
+            if selection.source == "chaos" and key is not None:
+                self._observe((arch, kernel, key), live_config_text(selection.candidate), "chaos")
+        # A tensor as key value is equal to itself alone: keeping the pin would keep every tensor, and find none.
+        return selection.candidate, key is not None or not has_tensor_key(autotuner.keys, arguments)
+
+    def tuned(self, tuning: watch.Tuning) -> None:
+        """See `adapter.Handler`."""
+        autotuner = tuning.autotuner
+        kernel = kernel_name(autotuner)
+        if not self.policy.in_scope(kernel):
+            self.coverage.reach(kernel, coverage.OUT_OF_SCOPE, len(autotuner.configs))
+            return
+        invariant = self.policy.is_invariant(kernel)
+        self.coverage.reach(kernel, coverage.INVARIANT if invariant else coverage.TIMED, len(autotuner.configs))
+        arch = self.devices.current().arch
+        key = self._key(kernel, autotuner, call_arguments(autotuner.arg_names, tuning.args, tuning.kwargs))
+        if tuning.winner is not None:
+            self._note(arch, kernel, key, tuning.winner, tuning.origin)
+        if self.recorder is None or self.policy.mode != "record" or key is None:
+            return
+        if is_interpreted(autotuner):
+            warn_once("interpreter", "kernels run in Triton's interpreter, whose times mean nothing: not recorded")
+            return
+        self._record((arch, kernel, key), tuning)
+
+    def escaped(self, autotuner: Any) -> None:
+        """See `adapter.Handler`."""
+        kernel = kernel_name(autotuner)
+        if self.policy.in_scope(kernel):
+            self.coverage.reach(kernel, coverage.TIMED, len(autotuner.configs))
+            self.coverage.gap(kernel, coverage.OWN_PRUNING)
+
+    def _select(self, autotuner: Any, kernel: str, arch: str, key: str | None, pruned: list[Any]) -> Selection[Any]:
+        """The selection of an autotuner, arch and key, kept: every call form of one key gets the same."""
+        place = (id(autotuner), arch, key or "")
+        with self._lock:
+            # The autotuner is kept beside it, so that its id is not given to another while the entry lives.
+            owner, kept = self._selections.get(place, (None, None))
+            if key is not None and owner is autotuner and kept is not None and _is_among(kept.candidate, pruned):
+                return kept
+            selection = select(kernel, key, autotuner.configs, pruned, self.table(arch), self.policy,
+                               current_place().rank if self.policy.chaos else 0)  # fmt: skip
+            if key is not None:
+                self._selections[place] = (autotuner, selection)
+            return selection
+
+    def _key(self, kernel: str, autotuner: Any, arguments: Mapping[str, Any]) -> str | None:
+        try:
+            return shape_key(autotuner.keys, arguments)
+        except FormatError as fault:
+            warn_once(("key", kernel), "%s: key argument %s; its choices are neither recorded nor looked up",
+                      kernel, fault)  # fmt: skip
+            return None
+
+    def _note(self, arch: str, kernel: str, key: str | None, candidate: Any, source: str) -> None:
+        text = live_config_text(candidate)
+        if key is not None and text is not None:
+            self.choices.add(Choice(arch, kernel, key, text, source, self.policy.is_invariant(kernel)))
+
+    def _note_miss(self, miss: Miss, selection: Selection[Any]) -> None:
+        if not self.coverage.miss(miss):
+            return
+        table = self.table(miss.arch)
+        logger.warning(
+            "tuning_registry: miss (%s) on %s for %s key %s: %s; table %s made with Triton %s, this is %s",
+            miss.reason, miss.arch, miss.kernel, miss.key or "(none)",
+            "timed by Triton" if miss.source == "timed" else f"launching by {miss.source}",
+            table.provenance.get("file", "(none)"), table.provenance.get("triton") or "?", installed_triton() or "?",
+        )  # fmt: skip
+        if miss.key:
+            config = None if selection.candidate is None else live_config_text(selection.candidate)
+            self._observe((miss.arch, miss.kernel, miss.key), config, MISS_REASON + miss.reason)
+
+    def _observe(self, entry: tuple[str, str, str], config: str | None, reason: str) -> None:
+        if self.recorder is not None:
+            self.recorder.device = self.devices.current()
+            self.recorder.observe(entry, config, reason)
+
+    def _record(self, entry: tuple[str, str, str], tuning: watch.Tuning) -> None:
+        assert self.recorder is not None
+        self.recorder.device = self.devices.current()
+        timings = _timings(tuning.timings)
+        if tuning.origin != watch.TIMED:
+            config = None if tuning.winner is None else live_config_text(tuning.winner)
+            self.recorder.observe(entry, config, REASONS[tuning.origin], timings)
+            return
+        config = live_config_text(tuning.winner)
+        if config is None:
+            warn_once(("no text", entry[1]), "%s chose a config with fields that a recording cannot hold; not recorded",
+                      entry[1])  # fmt: skip
+            return
+        candidates = tuning.candidates if tuning.candidates is not None else list(tuning.timings)
+        texts = {live_config_text(candidate) for candidate in candidates}
+        self.recorder.vote(entry, config, timings, sorted(text for text in texts if text is not None))
+
+
+def table_paths(policy: AutotunePolicy) -> list[Path]:
+    """The policy's table paths, absolute: a training script may change its folder before the first launch."""
+    stated = policy.table_path if isinstance(policy.table_path, tuple) else (policy.table_path,)
+    return [Path(path).expanduser().absolute() for path in stated]
+
+
+def check_tables(policy: AutotunePolicy) -> None:
+    """Refuse table paths that cannot serve: none of them exists, or one is a file and no table.
+
+    Which table of a folder is read depends on the device, so that is left to the first launch.
+
+    Raises:
+        PolicyError: With the paths.
+    """
+    paths = table_paths(policy)
+    if paths and not any(path.exists() for path in paths):
+        raise PolicyError(f"no table path exists: {', '.join(map(str, paths))}")
+    for path in paths:
+        if path.is_file():
+            try:
+                read_table(path)
+            except RegistryError as error:
+                raise PolicyError(f"table path: {error}") from error
+
+
+def _timings(measured: Mapping[Any, Any]) -> list[Timing]:
+    """Triton's timings as records; of candidates with one canonical text the fastest stands."""
+    found: dict[str, Timing] = {}
+    for candidate, timing in measured.items():
+        text = live_config_text(candidate)
+        three = list(timing) if isinstance(timing, list | tuple) else [timing] * 3
+        if text is None or len(three) != 3:
+            continue
+        if watch.has_failed(timing):
+            found.setdefault(text, Timing(text, None, None, None))
+            continue
+        median, p20, p80 = (float(number) for number in three)
+        if not all(0 <= number < float("inf") for number in (median, p20, p80)):
+            count_fault("reading a timing", ValueError(f"not a time in ms: {three}"))
+            continue
+        before = found.get(text)
+        if before is None or before.median_ms is None or median < before.median_ms:
+            found[text] = Timing(text, median, p20, p80)
+    return list(found.values())
+
+
+def _is_among(candidate: Any, pruned: list[Any]) -> bool:
+    return candidate is None or any(candidate is other for other in pruned)
