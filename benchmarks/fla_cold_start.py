@@ -53,7 +53,7 @@ def work() -> dict[str, Any]:
     digest = hashlib.sha256()
 
     def step() -> None:
-        for width in (64, 128, 256):
+        for width in (64, 256):
             x = torch.randn(1024, 8, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
             y = l2norm(x)
             y.backward(torch.randn_like(x))
@@ -62,13 +62,9 @@ def work() -> dict[str, Any]:
             z.sum().backward()
             for tensor in (y, x.grad, z):
                 digest.update(tensor.detach().float().cpu().numpy().tobytes())
-        q, k, v = (
-            torch.randn(2, 512, 4, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)
-        )
+        q, k, v = (torch.randn(2, 512, 4, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
         o, _ = chunk_retention(q, k, v)
-        o.sum().backward()
-        for tensor in (o, q.grad, k.grad, v.grad):
-            digest.update(tensor.detach().float().cpu().numpy().tobytes())
+        digest.update(o.float().cpu().numpy().tobytes())
 
     step()
     torch.cuda.synchronize()
