@@ -8,7 +8,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test check bench tables clean
+# The oldest Triton that is supported, and the newest. This torch is a CPU build, as far as the index has one.
+TRITONS ?= 3.2.0 3.9.0
+TORCH ?= 2.13.0
+
+.PHONY: demo test test-core test-runtime check bench tables clean
 
 # One stamp a set of packages; `pip install --group` needs pip 25.1.
 $(VENV)/.base: pyproject.toml
@@ -28,8 +32,23 @@ $(VENV)/.check: $(VENV)/.test
 demo: $(VENV)/.base
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
-test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto $(ARGS)
+test: test-core test-runtime
+
+test-core: $(VENV)/.test
+	$(BIN)/python -m pytest -n auto --ignore tests/runtime $(ARGS)
+
+# The training job's half, with Triton's real autotuner: one environment a release, no GPU needed.
+test-runtime: $(TRITONS:%=$(VENV)-triton-%/.runtime)
+	set -e; for version in $(TRITONS); do \
+		$(VENV)-triton-$$version/bin/python -m pytest -n auto --confcutdir tests/runtime tests/runtime $(ARGS); \
+	done
+
+$(VENV)-triton-%/.runtime: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-triton-$*
+	$(VENV)-triton-$*/bin/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1'
+	$(VENV)-triton-$*/bin/python -m pip --quiet --disable-pip-version-check install --editable . torch==$(TORCH)
+	$(VENV)-triton-$*/bin/python -m pip --quiet --disable-pip-version-check install --group runtime-test triton==$*
+	@touch $@
 
 check: $(VENV)/.check
 	$(BIN)/ruff check .
@@ -48,4 +67,4 @@ tables: $(VENV)/.base
 	$(BIN)/registry --db build/tables.db export --arch sm90 -o tuning_registry/tables/sm90.json
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-triton-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

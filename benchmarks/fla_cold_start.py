@@ -91,7 +91,9 @@ def process(folder: Path, name: str, **variables: str) -> dict[str, Any]:
                                             f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}  # fmt: skip
     environment["FLA_CACHE_RESULTS"] = "0"  # fla would keep its results on disk, and copy them to every rank
     start = time.perf_counter()
-    done = subprocess.run([sys.executable, __file__, "--work"], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, __file__, "--work"], env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(f"{name}: exit {done.returncode}\n{done.stderr[-3000:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -18,6 +18,8 @@ arch = st.one_of(
     st.sampled_from(["sm90", "sm103", "gfx942", "unknown"]),
     name.filter(lambda a: normal_arch(a) == a and not is_known_arch(a)),
 )
+version = name.filter(lambda text: text != "none")
+distribution = st.sampled_from(["fla-core", "mamba-ssm", "torch"])
 value = st.one_of(st.integers(), st.booleans(), st.none(), text, st.floats(allow_nan=False, allow_infinity=False))
 config = st.fixed_dictionaries(
     {"kwargs": st.dictionaries(text, value, max_size=3), "num_warps": st.integers(), "num_stages": st.integers()},
@@ -39,7 +41,7 @@ def by_entry(values: Any) -> Any:
 headers = st.builds(
     Header, run=name, rank=st.integers(0, 7), world_size=st.none() | st.integers(8, 2**31 - 1), host=st.none() | text,
     device_name=st.none() | text, device_arch=st.none() | text, multiprocessor_count=st.none() | st.integers(0, 999),
-    triton=st.none() | name, packages=st.dictionaries(text, text, max_size=2), modules=st.dictionaries(text, text, max_size=2),
+    triton=st.none() | version, packages=st.dictionaries(distribution, version, max_size=2), modules=st.dictionaries(text, text, max_size=2),
     source=st.none() | text,
 )  # fmt: skip
 
