@@ -113,12 +113,17 @@ def parse_config(text: str) -> dict[str, Any]:
         FormatError: `text` is not a canonical text.
     """
     try:
-        config = json.loads(text, parse_int=parse_integer)
+        config = load_config(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not the canonical text of a config: {error}") from error
     if config_text(config) != text:
         raise FormatError("not the canonical text of a config: same value, other spelling")
-    assert isinstance(config, dict)
+    return config
+
+
+def load_config(text: str) -> dict[str, Any]:
+    """The config of a text that `config_text` has given, unchecked."""
+    config: dict[str, Any] = json.loads(text, parse_int=parse_integer)
     return config
 
 

@@ -14,7 +14,7 @@ from tuning_registry.canonical import (
     describe,
     dump_json,
     live_config_text,
-    parse_config,
+    load_config,
     text_digest,
 )
 from tuning_registry.errors import FormatError, RecordingError, TableError
@@ -83,8 +83,7 @@ class TunedTable:
     def kernels(self) -> dict[str, dict[str, dict[str, Any]]]:
         """`{kernel: {key: config}}`, every config with its six fields."""
         return {
-            kernel: {key: parse_config(text) for key, text in entries.items()}
-            for kernel, entries in self._texts.items()
+            kernel: {key: load_config(text) for key, text in entries.items()} for kernel, entries in self._texts.items()
         }
 
     @property
