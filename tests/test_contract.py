@@ -309,7 +309,7 @@ def test_a_twin_in_one_ingest_is_compared_as_in_two(store: Store, tmp_path: Path
     votes = {"sm90": {"k": {"M=1": A}}}
     one = write_recording(tmp_path / "1.json", version_1(votes, triton="3.5.0"))
     two = write_recording(tmp_path / "2.json", version_1(votes, triton="3.6.0"))
-    with pytest.raises(ConflictError, match="with other content or versions"):
+    with pytest.raises(ConflictError, match="with other versions"):
         take(store, one, two, run=None)
     owners = [version_1({"sm90": {"fla.k": {"M=1": A}}}, packages={"foo": "1", "bar": "2"}, modules={"fla": name})
               for name in ("foo", "bar")]  # fmt: skip
@@ -429,6 +429,19 @@ def test_each_kind_of_content_has_an_identity_of_its_own(store: Store, tmp_path:
     assert (all_rows(store)["recordings"], all_rows(store)["timings"]) == (1, 2)
 
 
+def test_kinds_in_files_of_their_own_meet_in_one_ingest(store: Store, tmp_path: Path) -> None:
+    timings = {"sm90": {"k": {"M=1": [[A, [0.1, 0.1, 0.1]]]}}}
+    one = write_recording(tmp_path / "1.json", version_1({"sm90": {"k": {"M=1": A}}}))
+    two = write_recording(tmp_path / "2.json", version_1({}, timings=timings))
+    report = take(store, one, two, run=None)
+    assert (report.new, report.completed, report.already, report.votes) == (1, 0, 0, 1)
+    assert (all_rows(store)["recordings"], all_rows(store)["timings"]) == (1, 1)
+    assert take(store, two, one, run=None).already == 2
+    other = write_recording(tmp_path / "3.json", version_1({"sm90": {"k": {"M=1": B}}}))
+    with pytest.raises(ConflictError, match="is also in .* with other votes"):
+        take(store, two, other, run=None)
+
+
 def test_recordings_of_several_devices_are_shown_and_not_refused(store: Store, tmp_path: Path) -> None:
     for rank, name in enumerate(["NVIDIA H100", "NVIDIA H200", "NVIDIA H20"]):
         document = version_1({"sm90": {"k": {"M=1": A}}}, rank=rank, device={"name": name})
@@ -480,7 +493,7 @@ def test_a_conflict_in_the_database_refuses_the_whole_ingest(store: Store, tmp_p
 def test_two_files_of_one_rank_in_one_ingest(store: Store, tmp_path: Path) -> None:
     one, same, other = (write_ranks(tmp_path / name, [chosen])[0] for name, chosen in (("1", A), ("2", A), ("3", B)))
     assert take(store, one, same).already == 1
-    with pytest.raises(ConflictError, match="with other content"):
+    with pytest.raises(ConflictError, match="is also in .* with other votes"):
         take(store, one, other, run="second")
 
 

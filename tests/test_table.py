@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import sys
 from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
@@ -286,7 +287,7 @@ def test_user_folder_is_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
     from tuning_registry import locations
 
     with_library = locations.user_folder()
-    monkeypatch.setattr(locations, "user_data_path", None)
+    monkeypatch.setitem(sys.modules, "platformdirs", None)  # as in an image with the bare source only
     assert locations.user_folder() == with_library
     monkeypatch.delenv("XDG_DATA_HOME")
     assert locations.user_folder() == Path.home() / ".local/share/tuning-registry"

@@ -15,6 +15,20 @@ import typer
 from typer.core import TyperGroup
 
 from tuning_registry import __version__
+from tuning_registry.cli_options import (
+    ArchFilter,
+    Db,
+    ExitCode,
+    FormatOption,
+    KernelFilter,
+    PackageFilter,
+    Paths,
+    RunFilter,
+    SourceFilter,
+    StatedPackages,
+    StatedTriton,
+    TritonFilter,
+)
 from tuning_registry.errors import FileError, RegistryError, UsageError, printable
 from tuning_registry.files import write_atomically
 from tuning_registry.rendering import (
@@ -77,45 +91,6 @@ runs_app = typer.Typer(help="List runs; withdraw or restore one.", invoke_withou
 db_app = typer.Typer(help="Create, upgrade, check and find the database.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
 app.add_typer(db_app, name="db")
-
-Db = Annotated[
-    str | None,
-    typer.Option(
-        "--db",
-        metavar="URL",
-        help="SQLite file or database URL; else $TUNING_REGISTRY_DB, else a file of this user.",
-        show_default=False,
-    ),
-]
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Recordings: files, folders or quoted globs.")]
-ArchFilter = Annotated[
-    str | None, typer.Option("--arch", metavar="ARCH", help="Only this architecture: sm90, gfx942, ...")
-]
-KernelFilter = Annotated[
-    str | None, typer.Option("--kernel", metavar="NAME", help="Only this kernel: qualified name, or function name.")
-]
-RunFilter = Annotated[list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.")]
-SourceFilter = Annotated[
-    str | None, typer.Option("--source", metavar="TEXT", help="Only recordings with this source text.")
-]
-TritonFilter = Annotated[
-    str | None, typer.Option("--triton", metavar="V", help="Only this Triton version (none: not stated).")
-]
-PackageFilter = Annotated[
-    list[str] | None,
-    typer.Option("--package", metavar="NAME=V", help="Of NAME's kernels, only those recorded with version V."),
-]
-FormatOption = Annotated[Format, typer.Option("--format", help="How rows are written.")]
-ExitCode = Annotated[
-    bool, typer.Option("--exit-code", help="Exit 1 when rows are found, or when nothing matched at all.")
-]
-StatedTriton = Annotated[
-    str | None, typer.Option("--triton", metavar="V", help="Triton version, where a recording does not state it.")
-]
-StatedPackages = Annotated[
-    list[str] | None,
-    typer.Option("--package", metavar="NAME=V", help="Version of a package, where not stated; may be repeated."),
-]
 
 
 def _version(value: bool) -> None:

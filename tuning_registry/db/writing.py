@@ -22,10 +22,12 @@ class Placement:
     Attributes:
         kinds: What of it is inserted; the rest is there already.
         recording_id: The recording that the database has and that is completed; None for a new one.
+        beside: Position of the new recording of the same (run, rank) that this one completes.
     """
 
     kinds: frozenset[str]
     recording_id: int | None = None
+    beside: int | None = None
 
 
 class Writing(Reading):
@@ -114,17 +116,21 @@ class Writing(Reading):
 
     def _place_recordings(self, batch: Batch, placements: Mapping[int, Placement], now: str) -> dict[int, int]:
         """The recording id of every placement: new ones are inserted, to others the new kinds are noted."""
-        fresh = [position for position, place in placements.items() if place.recording_id is None]
+        fresh = [
+            position for position, place in placements.items() if place.recording_id is None and place.beside is None
+        ]
         pending = [batch.pending[position] for position in fresh]
         environments = self._insert_environments(batch, [batch.pending[position] for position in placements])
         inserted = self._insert_recordings(pending, environments, now)
         ids = dict(zip(fresh, inserted, strict=True))
         table = schema.recordings
         for position, place in placements.items():
-            if place.recording_id is not None:
-                ids[position] = place.recording_id
+            if position not in ids:
+                known = place.recording_id if place.beside is None else ids[place.beside]
+                assert known is not None
+                ids[position] = known
                 digests = {f"{kind}_digest": batch.pending[position].digests[kind] for kind in place.kinds}
-                self.connection.execute(sa.update(table).where(table.c.id == place.recording_id).values(digests))
+                self.connection.execute(sa.update(table).where(table.c.id == ids[position]).values(digests))
         return ids
 
     def supersede(self, recording_ids: Sequence[int], now: str) -> None:

@@ -5,86 +5,26 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import hashlib
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tuning_registry.canonical import check_text
-from tuning_registry.db.batch import KINDS, Batch, Pending
-from tuning_registry.db.reading import Row
+from tuning_registry.db.batch import Batch
 from tuning_registry.db.store import Store
-from tuning_registry.db.writing import Placement, Writing
-from tuning_registry.errors import (
-    ConflictError,
-    FileError,
-    FormatError,
-    RegistryError,
-    SchemaError,
-    UsageError,
-    printable,
-)
+from tuning_registry.errors import ConflictError, FileError, FormatError, RegistryError, UsageError, printable
 from tuning_registry.files import expand_glob, find_below
+from tuning_registry.operations.ingest_types import IngestOptions, IngestReport
+from tuning_registry.operations.placement import place_recordings
 from tuning_registry.quick_read import QuickReader
 from tuning_registry.recordings import rank_in_name
 from tuning_registry.records import Header, Recording
 
+__all__ = ["IngestOptions", "IngestReport", "add_to_batch", "find_files", "ingest", "write_batch"]
+
 # Postgres indexes names; beyond this its B-tree refuses them (2,704 bytes a row).
 MAX_RUN_BYTES = 1000
 _SHOWN = 5  # files named in an error beside the first
-
-
-@dataclass(frozen=True, slots=True)
-class IngestOptions:
-    """What the user says about the recordings.
-
-    Attributes:
-        run: Name of the run, for recordings that do not state theirs.
-        rank: Rank, for one file whose name and content do not state it.
-        triton: Triton version, for recordings that do not state it.
-        packages: Version by distribution, likewise.
-        source: Free text, likewise.
-        replace: Let other content of a (run, rank) take the place of the old, which is kept as superseded.
-        keep_going: Skip what cannot be taken instead of refusing everything.
-        number_files: Take also files that state no rank, each as a run of its own, and name runs by the order
-            of their folders rather than by where these are.
-    """
-
-    run: str | None = None
-    rank: int | None = None
-    triton: str | None = None
-    packages: Mapping[str, str] = field(default_factory=dict)
-    source: str | None = None
-    replace: bool = False
-    keep_going: bool = False
-    number_files: bool = False
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for a value that no recording could state."""
-        try:
-            Header(run=self.run, rank=self.rank, triton=self.triton, packages=self.packages, source=self.source)
-        except FormatError as error:
-            raise UsageError(f"--{error.path[0]}: {error.what}") from error
-
-
-@dataclass(slots=True)
-class IngestReport:
-    """What an ingest did; counts of recordings unless said otherwise."""
-
-    new: int = 0
-    votes: int = 0  # votes of the new recordings
-    new_entries: int = 0  # entries that no recording had before
-    already: int = 0
-    completed: int = 0  # recordings that were there and got votes, observations or timings they had not
-    replaced: int = 0
-    withdrawn: int = 0
-    derived_runs: list[str] = field(default_factory=list)
-    strange_archs: list[str] = field(default_factory=list)
-    same_content: dict[str, int] = field(default_factory=dict)  # other runs that hold some of it, and how many
-    created: bool = False  # whether there was no registry in this database before
-    skipped: list[RegistryError] = field(default_factory=list)
-    folders: dict[Path, int] = field(default_factory=dict)  # of the files of unnamed runs, in order of appearance
 
 
 def find_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -182,11 +122,11 @@ def write_batch(store: Store, batch: Batch, options: IngestOptions, report: Inge
     now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
     with store.writing() as transaction:
         report.created = transaction.created
-        placements, superseded = _sort_out(transaction, batch.pending, options, report)
+        placements, superseded = place_recordings(transaction, batch.pending, options, report)
         transaction.supersede(superseded, now)
         report.new_entries = transaction.insert_batch(batch, placements, now)
-    report.new = sum(place.recording_id is None for place in placements.values())
-    report.completed = len(placements) - report.new
+    report.new = sum(place.recording_id is None and place.beside is None for place in placements.values())
+    report.completed = len({place.recording_id for place in placements.values()} - {None})
     voting = [position for position, place in placements.items() if "votes" in place.kinds]
     report.votes = sum(sum(batch.pending[position].vote_counts.values()) for position in voting)
 
@@ -229,124 +169,6 @@ def _final_header(recording: Recording, options: IngestOptions, folders: dict[Pa
 def _folder_digest(file: Path) -> str:
     """Short digest of the resolved folder: tells two jobs of one prefix apart without showing the path."""
     return hashlib.sha256(str(file.resolve().parent).encode(errors="surrogateescape")).hexdigest()[:8]
-
-
-def _sort_out(
-    transaction: Writing, pending: Sequence[Pending], options: IngestOptions, report: IngestReport
-) -> tuple[dict[int, Placement], list[int]]:
-    """What to insert where, by position, and the ids of older recordings that are superseded."""
-    run_names = sorted({record.identity[0] for record in pending})
-    runs = transaction.runs_by_name(run_names)
-    current = transaction.current_recordings(run_names)
-    digests = sorted({record.digests["votes"] for record in pending if record.vote_counts})
-    copies = transaction.same_content(digests)
-    seen: dict[tuple[str, int], Pending] = {}
-    placements: dict[int, Placement] = {}
-    superseded: list[int] = []
-    for position, record in enumerate(pending):
-        try:
-            if record.identity in seen:
-                _check_twin(record, seen[record.identity])
-                report.already += 1
-                continue
-            run = runs.get(record.identity[0])
-            if run is not None and run["withdrawn_at"]:
-                report.withdrawn += 1
-                continue
-            old = current.get(record.identity)
-            place = _place(record, old, replace=options.replace)
-            if not place.kinds:
-                report.already += 1
-            else:
-                _check_copy(record, copies, report)
-                placements[position] = place
-                if old is not None and place.recording_id is None:
-                    superseded.append(old["id"])
-                    report.replaced += 1
-            seen[record.identity] = record
-        except RegistryError as error:
-            _refuse(error, options, report)
-    return placements, superseded
-
-
-def _place(record: Pending, old: Row | None, *, replace: bool) -> Placement:
-    """Where a recording goes: a new one, what the old one lacks, or nothing when all of it is there.
-
-    Raises:
-        ConflictError: The database holds something else for this (run, rank), and `replace` is not set.
-    """
-    if old is None:
-        return Placement(frozenset(record.digests))
-    held = {kind: old[f"{kind}_digest"] for kind in KINDS if old[f"{kind}_digest"]}
-    differing = sorted(kind for kind in held if record.digests.get(kind, held[kind]) != held[kind])
-    if not differing and _says_nothing_else(record, old):
-        return Placement(frozenset(record.digests.keys() - held.keys()), old["id"])
-    run, rank = record.identity
-    lost = sorted(held.keys() - record.digests.keys())
-    if replace and lost:
-        raise ConflictError(
-            f"{_shown(record.file)}: holds no {' or '.join(lost)}, which rank {rank} of run {printable(run)!r} has; "
-            "--replace takes the place of a whole recording"
-        )
-    if replace:
-        return Placement(frozenset(record.digests))
-    what = f"other {' and '.join(differing)}" if differing else "the same content under other versions or source"
-    raise ConflictError(
-        f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is there already, with {what}; "
-        "--replace supersedes it, --run gives this one a run of its own"
-    )
-
-
-def _check_twin(record: Pending, other: Pending) -> None:
-    """Refuse a second file of one (run, rank) unless it says exactly what the first one says."""
-    if (record.digests, record.environment, record.header.source) != (
-        other.digests,
-        other.environment,
-        other.header.source,
-    ):
-        run, rank = record.identity
-        raise ConflictError(
-            f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is also in {_shown(other.file)}, with other "
-            "content or versions; ingest them one after the other, or as runs of their own (--run)"
-        )
-
-
-def _says_nothing_else(record: Pending, old: Row) -> bool:
-    """Whether versions and source are as the database has them; what a recording leaves unsaid is no difference."""
-    says, packages, modules = record.header, json.loads(old["packages"]), json.loads(old["modules"])
-    return (
-        (says.triton is None or says.triton == old["triton"])
-        and (says.source is None or says.source == old["source"])
-        and all(packages.get(name) == version for name, version in says.packages.items())
-        and all(modules.get(name) == owner for name, owner in says.modules.items())
-    )
-
-
-def _check_copy(record: Pending, copies: dict[tuple[str, int], list[Row]], report: IngestReport) -> None:
-    """Refuse the same content under the same rank of another unnamed run: a copied folder, most likely.
-
-    Where one of the two runs was named on purpose, both count, and the report says so.
-    """
-    run, rank = record.identity
-    if not record.vote_counts:
-        return
-    others = copies.setdefault((record.digests["votes"], rank), [])
-    for other in others:
-        if other["run"] == run:
-            continue
-        if not record.is_named and not other["is_named"]:
-            raise ConflictError(
-                f"{_shown(record.file)}: rank {rank} of {printable(other['run'])!r} has exactly this content: "
-                "probably a copy; if it is another run, name it with --run"
-            )
-        report.same_content[other["run"]] = report.same_content.get(other["run"], 0) + 1
-    others.append({"run": run, "is_named": record.is_named})
-
-
-def _refuse(error: RegistryError, options: IngestOptions, report: IngestReport) -> None:
-    if not options.keep_going or isinstance(error, SchemaError):
-        raise error
-    report.skipped.append(error)
 
 
 def _shown(file: str | Path) -> str:

@@ -1,0 +1,62 @@
+"""What an ingest is told, and what it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tuning_registry.errors import FormatError, RegistryError, UsageError
+from tuning_registry.records import Header
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """What the user says about the recordings.
+
+    Attributes:
+        run: Name of the run, for recordings that do not state theirs.
+        rank: Rank, for one file whose name and content do not state it.
+        triton: Triton version, for recordings that do not state it.
+        packages: Version by distribution, likewise.
+        source: Free text, likewise.
+        replace: Let other content of a (run, rank) take the place of the old, which is kept as superseded.
+        keep_going: Skip what cannot be taken instead of refusing everything.
+        number_files: Take also files that state no rank, each as a run of its own, and name runs by the order
+            of their folders rather than by where these are.
+    """
+
+    run: str | None = None
+    rank: int | None = None
+    triton: str | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
+    source: str | None = None
+    replace: bool = False
+    keep_going: bool = False
+    number_files: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a value that no recording could state."""
+        try:
+            Header(run=self.run, rank=self.rank, triton=self.triton, packages=self.packages, source=self.source)
+        except FormatError as error:
+            raise UsageError(f"--{error.path[0]}: {error.what}") from error
+
+
+@dataclass(slots=True)
+class IngestReport:
+    """What an ingest did; counts of recordings unless said otherwise."""
+
+    new: int = 0
+    votes: int = 0  # votes of the new recordings
+    new_entries: int = 0  # entries that no recording had before
+    already: int = 0
+    completed: int = 0  # recordings that were there and got votes, observations or timings they had not
+    replaced: int = 0
+    withdrawn: int = 0
+    derived_runs: list[str] = field(default_factory=list)
+    strange_archs: list[str] = field(default_factory=list)
+    same_content: dict[str, int] = field(default_factory=dict)  # other runs that hold some of it, and how many
+    created: bool = False  # whether there was no registry in this database before
+    skipped: list[RegistryError] = field(default_factory=list)
+    folders: dict[Path, int] = field(default_factory=dict)  # of the files of unnamed runs, in order of appearance

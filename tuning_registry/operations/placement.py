@@ -1,0 +1,145 @@
+"""Deciding what of a batch is new: by (run, rank), by kind of content, by what is stated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from tuning_registry.db.batch import KINDS, Pending
+from tuning_registry.db.reading import Row
+from tuning_registry.db.writing import Placement, Writing
+from tuning_registry.errors import ConflictError, RegistryError, SchemaError, printable
+from tuning_registry.operations.ingest_types import IngestOptions, IngestReport
+
+
+def place_recordings(
+    transaction: Writing, pending: Sequence[Pending], options: IngestOptions, report: IngestReport
+) -> tuple[dict[int, Placement], list[int]]:
+    """What to insert where, by position, and the ids of older recordings that are superseded."""
+    run_names = sorted({record.identity[0] for record in pending})
+    runs = transaction.runs_by_name(run_names)
+    current = transaction.current_recordings(run_names)
+    digests = sorted({record.digests["votes"] for record in pending if record.vote_counts})
+    copies = transaction.same_content(digests)
+    seen: dict[tuple[str, int], _Seen] = {}
+    placements: dict[int, Placement] = {}
+    superseded: list[int] = []
+    for position, record in enumerate(pending):
+        try:
+            run = runs.get(record.identity[0])
+            if run is not None and run["withdrawn_at"]:
+                report.withdrawn += 1
+                continue
+            first, old = seen.get(record.identity), current.get(record.identity)
+            place = first.place_beside(record) if first else _place(record, old, replace=options.replace)
+            if place.kinds:
+                _check_copy(record, copies, report)
+                placements[position] = place
+            else:
+                report.already += 1
+            if first is None:
+                if old is not None and place.recording_id is None:
+                    superseded.append(old["id"])
+                    report.replaced += 1
+                seen[record.identity] = _Seen(position, record, place, old)
+        except RegistryError as error:
+            if not options.keep_going or isinstance(error, SchemaError):
+                raise
+            report.skipped.append(error)
+    return placements, superseded
+
+
+class _Seen:
+    """The first recording of a (run, rank) in a batch, and what others of it have added since."""
+
+    def __init__(self, position: int, record: Pending, place: Placement, old: Row | None) -> None:
+        self._position = position if place.recording_id is None else None
+        self._record = record
+        self._recording_id = place.recording_id
+        self._held: dict[str, str] = dict(record.digests)
+        if old is not None and place.recording_id is not None:
+            self._held |= {kind: old[f"{kind}_digest"] for kind in KINDS if old[f"{kind}_digest"]}
+
+    def place_beside(self, record: Pending) -> Placement:
+        """Where a second file of the same (run, rank) goes: to the first one's recording, with what that lacks.
+
+        Raises:
+            ConflictError: It says something else than the first one.
+        """
+        first = self._record
+        differing = [
+            kind for kind in record.digests if self._held.get(kind, record.digests[kind]) != record.digests[kind]
+        ]
+        if differing or (record.environment, record.header.source) != (first.environment, first.header.source):
+            run, rank = record.identity
+            raise ConflictError(
+                f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is also in {_shown(first.file)}, with other "
+                f"{' and '.join(differing) or 'versions'}; ingest them one after the other, or as runs of their own (--run)"
+            )
+        new = record.digests.keys() - self._held.keys()
+        self._held.update(record.digests)
+        return Placement(frozenset(new), self._recording_id, self._position)
+
+
+def _place(record: Pending, old: Row | None, *, replace: bool) -> Placement:
+    """Where a recording goes: a new one, what the old one lacks, or nothing when all of it is there.
+
+    Raises:
+        ConflictError: The database holds something else for this (run, rank), and `replace` is not set.
+    """
+    if old is None:
+        return Placement(frozenset(record.digests))
+    held = {kind: old[f"{kind}_digest"] for kind in KINDS if old[f"{kind}_digest"]}
+    differing = sorted(kind for kind in held if record.digests.get(kind, held[kind]) != held[kind])
+    if not differing and _says_nothing_else(record, old):
+        return Placement(frozenset(record.digests.keys() - held.keys()), old["id"])
+    run, rank = record.identity
+    lost = sorted(held.keys() - record.digests.keys())
+    if replace and lost:
+        raise ConflictError(
+            f"{_shown(record.file)}: holds no {' or '.join(lost)}, which rank {rank} of run {printable(run)!r} has; "
+            "--replace takes the place of a whole recording"
+        )
+    if replace:
+        return Placement(frozenset(record.digests))
+    what = f"other {' and '.join(differing)}" if differing else "the same content under other versions or source"
+    raise ConflictError(
+        f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is there already, with {what}; "
+        "--replace supersedes it, --run gives this one a run of its own"
+    )
+
+
+def _says_nothing_else(record: Pending, old: Row) -> bool:
+    """Whether versions and source are as the database has them; what a recording leaves unsaid is no difference."""
+    says, packages, modules = record.header, json.loads(old["packages"]), json.loads(old["modules"])
+    return (
+        (says.triton is None or says.triton == old["triton"])
+        and (says.source is None or says.source == old["source"])
+        and all(packages.get(name) == version for name, version in says.packages.items())
+        and all(modules.get(name) == owner for name, owner in says.modules.items())
+    )
+
+
+def _check_copy(record: Pending, copies: dict[tuple[str, int], list[Row]], report: IngestReport) -> None:
+    """Refuse the same content under the same rank of another unnamed run: a copied folder, most likely.
+
+    Where one of the two runs was named on purpose, both count, and the report says so.
+    """
+    run, rank = record.identity
+    if not record.vote_counts:
+        return
+    others = copies.setdefault((record.digests["votes"], rank), [])
+    for other in others:
+        if other["run"] == run:
+            continue
+        if not record.is_named and not other["is_named"]:
+            raise ConflictError(
+                f"{_shown(record.file)}: rank {rank} of {printable(other['run'])!r} has exactly this content: "
+                "probably a copy; if it is another run, name it with --run"
+            )
+        report.same_content[other["run"]] = report.same_content.get(other["run"], 0) + 1
+    others.append({"run": run, "is_named": record.is_named})
+
+
+def _shown(file: str) -> str:
+    return printable(file)
