@@ -202,6 +202,19 @@ def test_reading_a_read_only_database_as_another_user(
     assert contents(shared_database.parent) == before  # and no -wal or -shm
 
 
+def test_a_reader_in_a_folder_of_everybody_leaves_nothing_that_locks_the_owner_out(public: Path) -> None:
+    file = public / "open" / "registry.db"
+    owner = ["--db", str(file)]
+    assert CliRunner().invoke(app, [*owner, "ingest", str(H200), "--run", "demo"]).exit_code == 0
+    file.parent.chmod(0o777)
+    file.chmod(0o644)
+    assert run_as_nobody(*owner, "winners").returncode == 0
+    assert list(contents(file.parent)) == ["registry.db"]
+    assert CliRunner().invoke(app, [*owner, "winners"]).exit_code == 0
+    assert list(contents(file.parent)) == ["registry.db"]
+    assert CliRunner().invoke(app, [*owner, "ingest", str(H200), "--run", "second"]).exit_code == 0
+
+
 @pytest.mark.parametrize("words", [("ingest", "rec.rank0.json"), ("db", "upgrade"), ("runs", "withdraw", "demo")])
 def test_writing_to_a_read_only_database(shared_database: Path, public: Path, words: tuple[str, ...]) -> None:
     write_ranks(public, [A])
@@ -620,15 +633,15 @@ def test_an_existing_table_keeps_its_mode(exported: Callable[..., Result], folde
 def test_a_link_stays_a_link_and_its_target_is_written(
     exported: Callable[..., Result], folder: Path, tmp_path: Path, there: bool
 ) -> None:
-    target = tmp_path / "shared" / "sm90.json"
+    target = tmp_path / "common" / "sm90.json"
     target.parent.mkdir()
     if there:
         target.write_text("old")
         target.chmod(0o664)
     link = folder / "sm90.json"
-    link.symlink_to("../shared/sm90.json")
+    link.symlink_to("../common/sm90.json")
     assert exported("-o", link).exit_code == 0
-    assert str(link.readlink()) == "../shared/sm90.json"
+    assert str(link.readlink()) == "../common/sm90.json"
     assert json.loads(target.read_text())["arch"] == "sm90"
     assert not there or mode_of(target) == 0o664
     assert list(contents(folder)) == list(contents(target.parent)) == ["sm90.json"]

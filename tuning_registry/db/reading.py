@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db import dialects, queries, schema
+from tuning_registry.db import dialects, provenance, queries, schema
 from tuning_registry.selection import Selection
 
 Row = Mapping[str, Any]
@@ -55,33 +55,33 @@ class Reading:
                 yield tuple(row)
 
     def recording_facts(self, selection: Selection) -> list[Row]:
-        """See `queries.recording_facts`."""
-        return self._rows(queries.recording_facts(selection))
+        """See `provenance.recording_facts`."""
+        return self._rows(provenance.recording_facts(selection))
 
     def archs_recorded(self, selection: Selection) -> list[Row]:
-        """See `queries.archs_recorded`."""
-        return self._rows(queries.archs_recorded(selection))
+        """See `provenance.archs_recorded`."""
+        return self._rows(provenance.archs_recorded(selection))
 
     def contributing(self, selection: Selection) -> list[int]:
         """See `queries.contributing`."""
         return list(self.connection.execute(queries.contributing(selection)).scalars())
 
     def all_runs(self) -> list[Row]:
-        """See `queries.all_runs`."""
-        return self._rows(queries.all_runs())
+        """See `provenance.all_runs`."""
+        return self._rows(provenance.all_runs())
 
     def all_archs(self) -> list[Row]:
-        """See `queries.all_archs`."""
-        return self._rows(queries.all_archs())
+        """See `provenance.all_archs`."""
+        return self._rows(provenance.all_archs())
 
     def packages_known(self) -> list[str]:
-        """See `queries.packages_known`."""
-        return list(self.connection.execute(queries.packages_known()).scalars())
+        """See `provenance.packages_known`."""
+        return list(self.connection.execute(provenance.packages_known()).scalars())
 
     def row_counts(self) -> dict[str, int]:
         """Number of rows of every table."""
         tables = schema.metadata.sorted_tables
-        return {table.name: self.connection.execute(queries.row_count(table)).scalar_one() for table in tables}
+        return {table.name: self.connection.execute(provenance.row_count(table)).scalar_one() for table in tables}
 
     def engine_name(self) -> str:
         """Database and version, for `registry status`."""
@@ -89,15 +89,15 @@ class Reading:
 
     def runs_by_name(self, names: Sequence[str]) -> dict[str, Row]:
         """The runs that exist, by name."""
-        return {row["name"]: dict(row) for row in self._chunked(queries.runs_by_name, names)}
+        return {row["name"]: dict(row) for row in self._chunked(provenance.runs_by_name, names)}
 
     def current_recordings(self, runs: Sequence[str]) -> dict[tuple[str, int], Row]:
         """The current recordings of runs, by run and rank."""
-        return {(row["run"], row["rank"]): dict(row) for row in self._chunked(queries.current_recordings, runs)}
+        return {(row["run"], row["rank"]): dict(row) for row in self._chunked(provenance.current_recordings, runs)}
 
     def same_content(self, votes_digests: Sequence[str]) -> dict[tuple[str, int], list[Row]]:
         """The runs that hold a recording, by its content and rank."""
         found: dict[tuple[str, int], list[Row]] = {}
-        for row in self._chunked(queries.same_content, votes_digests):
+        for row in self._chunked(provenance.same_content, votes_digests):
             found.setdefault((row["votes_digest"], row["rank"]), []).append(dict(row))
         return found

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.canonical import text_digest
-from tuning_registry.db import dialects, queries, schema
+from tuning_registry.db import dialects, provenance, schema
 from tuning_registry.db.batch import KINDS, Batch, Environment, Pending
 from tuning_registry.db.reading import CHUNK, Reading
 from tuning_registry.names import lookup_key, top_module
@@ -162,7 +162,8 @@ class Writing(Reading):
         """
         digests = sorted(rows)
         found = {
-            row["digest"]: row["id"] for row in self._chunked(lambda part: queries.ids_by_digest(table, part), digests)
+            row["digest"]: row["id"]
+            for row in self._chunked(lambda part: provenance.ids_by_digest(table, part), digests)
         }
         missing = [digest for digest in digests if digest not in found]
         inserted = self._insert_returning_ids(table, [{"digest": digest, **rows[digest]} for digest in missing])
