@@ -72,11 +72,8 @@ def short_config(text: str) -> str:
     """A config as people read it: kernel parameters, then launch options that are not at their default."""
     config = parse_config(text)
     parts = [f"{name}={_short_value(value)}" for name, value in config.pop("kwargs").items()]
-    for name in ("num_ctas", "maxnreg", "ir_override"):
-        if config[name] == DEFAULTS[name]:
-            del config[name]
-    launch = sorted(config.items(), key=lambda item: list(FIELDS).index(item[0]))
-    return " ".join([*parts, *(f"{name}={_short_value(value)}" for name, value in launch)])
+    launch = [name for name in FIELDS[1:] if name not in DEFAULTS or config[name] != DEFAULTS[name]]
+    return " ".join([*parts, *(f"{name}={_short_value(config[name])}" for name in launch)])
 
 
 def _short_value(value: object) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from tuning_registry.canonical import check_text
 from tuning_registry.errors import UsageError
 from tuning_registry.names import normal_arch, normal_distribution
+from tuning_registry.records import NOT_STATED
 
-MISSING = "none"  # on the command line: recordings that do not say which version
+MISSING = NOT_STATED  # on the command line: recordings that do not say which version
 
 
 @dataclass(frozen=True, slots=True)
