@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner, Result
 
-from tuning_registry.cli import app
+from tuning_registry.cli.app import app
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from tests.conftest import H200, ROOT, Cli, config, run_registry, write_ranks, write_recording
-from tuning_registry.cli import app
+from tuning_registry.cli.app import app
 from tuning_registry.names import rank_ranges
 
 GOLDEN = ROOT / "tests" / "golden"

@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 from tests.conftest import H200, Cli, config, run_registry, version_1, write_ranks, write_recording
 from tuning_registry import load
-from tuning_registry.cli import app
+from tuning_registry.cli.app import app
 from tuning_registry.db import dialects
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
@@ -46,7 +46,7 @@ def error_of(result: Result | subprocess.CompletedProcess[str], *, lines: int = 
 
 def run_prepared(prelude: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the `registry` command in a process that first executes `prelude`."""
-    code = f"{prelude}\nfrom tuning_registry.cli import main\nmain()\n"
+    code = f"{prelude}\nfrom tuning_registry.cli.app import main\nmain()\n"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
 
@@ -56,7 +56,7 @@ BECOME_NOBODY = f"""
 import os, sys, tempfile
 from pathlib import Path
 from typer.testing import CliRunner
-from tuning_registry.cli import app
+from tuning_registry.cli.app import app
 with tempfile.TemporaryDirectory() as folder:
     for words in (["ingest", {str(H200)!r}], ["db", "check"], ["db", "upgrade"], ["export", "--arch", "sm90", "-o",
                   folder + "/sm90.json"], ["winners"], ["status"], ["runs"], ["runs", "withdraw", "none"]):

@@ -20,7 +20,7 @@ from alembic.script import ScriptDirectory
 from typer.testing import CliRunner
 
 from tests.conftest import ROOT, Cli, config, empty_database, write_ranks
-from tuning_registry.cli import app
+from tuning_registry.cli.app import app
 from tuning_registry.db import schema
 from tuning_registry.db.migrate import alembic_config, downgrade_database, upgrade_database
 from tuning_registry.db.store import Store
@@ -304,7 +304,7 @@ def test_migrations_in_a_folder_with_a_percent_sign(database: str, store: Store,
     checkout = tmp_path / "100%s"
     for name in ("tuning_registry", "migrations"):
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    code = f"import sys; sys.path.insert(0, {str(checkout)!r}); from tuning_registry.cli import main; main()"
+    code = f"import sys; sys.path.insert(0, {str(checkout)!r}); from tuning_registry.cli.app import main; main()"
     result = subprocess.run(
         [sys.executable, "-c", code, "--db", database, "db", "upgrade"], capture_output=True, text=True, check=False
     )

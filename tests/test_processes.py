@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.conftest import config, write_ranks, write_recording
-from tuning_registry.cli import main
+from tuning_registry.cli.app import main
 from tuning_registry.db import schema
 from tuning_registry.db.store import Store
 from tuning_registry.files import write_atomically

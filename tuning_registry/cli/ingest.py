@@ -1,0 +1,69 @@
+"""`registry ingest`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuning_registry.cli.console import count_of, say, track_files
+from tuning_registry.cli.opening import open_store
+from tuning_registry.cli.options import Db, Paths, StatedPackages, StatedTriton
+from tuning_registry.errors import printable
+from tuning_registry.selection import parse_packages
+
+if TYPE_CHECKING:
+    from tuning_registry.operations.ingest import IngestReport
+
+
+def ingest(
+    ctx: typer.Context,
+    paths: Paths,
+    run: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run, where not stated.")] = None,
+    rank: Annotated[int | None, typer.Option(metavar="N", help="Rank, for one file that does not state it.")] = None,
+    triton: StatedTriton = None,
+    package: StatedPackages = None,
+    source: Annotated[str | None, typer.Option(metavar="TEXT", help="Where the recordings come from.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Supersede other content of the same rank.")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Skip what cannot be taken, name it, and exit 1.")
+    ] = False,
+    db: Db = None,
+) -> None:
+    """Take per-rank recordings into the database, all or nothing."""
+    from tuning_registry.operations.ingest import IngestOptions
+    from tuning_registry.operations.ingest import ingest as take_in
+
+    store = open_store(ctx, db)
+    options = IngestOptions(run, rank, triton, parse_packages(package or []), source, replace, keep_going)
+    report = take_in(store, paths, options, track_files)
+    _say_ingested(report)
+    if report.skipped:
+        raise typer.Exit(1)
+
+
+def _say_ingested(report: IngestReport) -> None:
+    for error in report.skipped:
+        say(f"skipped: {error}")
+    for name in report.derived_runs:
+        say(f"run: {printable(name)} (name it with --run)")
+    if report.created:
+        say("created the registry: there was none in this database")
+    for name, count in report.same_content.items():
+        held = "has" if count == 1 else "have"
+        say(
+            f"note: {count_of(count, 'recording')} {held} exactly the content of run {printable(name)!r}; both runs count"
+        )
+    for arch in report.strange_archs:
+        say(f"note: {printable(arch)!r} is spelled like no known architecture; stored as given")
+    parts = [count_of(report.new, "recording"), count_of(report.votes, "vote")]
+    parts.append(f"{report.new_entries:,} new {'entry' if report.new_entries == 1 else 'entries'}")
+    others = {
+        "already ingested": report.already,
+        "completed": report.completed,
+        "superseded": report.replaced,
+        "of a withdrawn run (unchanged; registry runs restore brings it back)": report.withdrawn,
+        "skipped": len(report.skipped),
+    }
+    parts += [f"{count:,} {what}" for what, count in others.items() if count]
+    say("ingested " + ", ".join(parts))

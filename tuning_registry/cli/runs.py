@@ -1,0 +1,52 @@
+"""`registry runs`: list them; withdraw or restore one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated
+
+import typer
+
+from tuning_registry.cli.console import count_of, print_data, say
+from tuning_registry.cli.opening import open_store
+from tuning_registry.cli.options import Db, FormatOption
+from tuning_registry.errors import printable
+from tuning_registry.rendering import Format, render_runs
+
+
+def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:
+    """List runs; withdraw or restore one."""
+    if ctx.invoked_subcommand is not None:
+        if db is not None:
+            ctx.find_root().obj = db
+        return
+    from tuning_registry.operations.reports import list_runs as find_runs
+
+    found = find_runs(open_store(ctx, db))
+    print_data(render_runs(found, style))
+    say(count_of(len(found), "run"))
+
+
+def withdraw(
+    ctx: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as registry runs shows it.")],
+    db: Db = None,
+) -> None:
+    """Stop counting a run's votes; they are kept and can be restored."""
+    from tuning_registry.operations.reports import set_withdrawn
+
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
+    changed = set_withdrawn(open_store(ctx, db), run, now)
+    say(f"{printable(run)}: {'withdrawn; its votes count no more' if changed else 'was withdrawn already'}")
+
+
+def restore(
+    ctx: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as registry runs shows it.")],
+    db: Db = None,
+) -> None:
+    """Count a withdrawn run's votes again."""
+    from tuning_registry.operations.reports import set_withdrawn
+
+    changed = set_withdrawn(open_store(ctx, db), run, None)
+    say(f"{printable(run)}: {'restored; its votes count again' if changed else 'was not withdrawn'}")

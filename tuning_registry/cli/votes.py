@@ -1,0 +1,96 @@
+"""`registry winners`, `disagreements`, `report` and `status`: what the votes say."""
+
+from __future__ import annotations
+
+import typer
+
+from tuning_registry.cli.console import count_of, print_data, say, track_files
+from tuning_registry.cli.opening import nothing_matches, open_store, selection_of
+from tuning_registry.cli.options import (
+    ArchFilter,
+    Db,
+    ExitCode,
+    FormatOption,
+    KernelFilter,
+    PackageFilter,
+    Paths,
+    RunFilter,
+    SourceFilter,
+    TritonFilter,
+)
+from tuning_registry.rendering import Format, render_disagreements, render_status, render_winners
+from tuning_registry.selection import Selection
+
+
+def winners(
+    ctx: typer.Context,
+    arch: ArchFilter = None,
+    kernel: KernelFilter = None,
+    run: RunFilter = None,
+    source: SourceFilter = None,
+    triton: TritonFilter = None,
+    package: PackageFilter = None,
+    style: FormatOption = Format.table,
+    exit_code: ExitCode = False,
+    db: Db = None,
+) -> None:
+    """Show the config that each entry elects, with its votes."""
+    from tuning_registry.operations.reports import find_winners
+
+    store = open_store(ctx, db)
+    found = find_winners(store, selection_of(arch, kernel, run, source, triton, package))
+    print_data(render_winners(found, style))
+    say(count_of(len(found), "winner") if found else nothing_matches(store))
+    if exit_code:
+        raise typer.Exit(1)
+
+
+def disagreements(
+    ctx: typer.Context,
+    arch: ArchFilter = None,
+    kernel: KernelFilter = None,
+    run: RunFilter = None,
+    source: SourceFilter = None,
+    triton: TritonFilter = None,
+    package: PackageFilter = None,
+    style: FormatOption = Format.table,
+    exit_code: ExitCode = False,
+    db: Db = None,
+) -> None:
+    """Show entries for which ranks chose more than one config, and who chose what."""
+    from tuning_registry.operations.reports import find_disagreements
+
+    store = open_store(ctx, db)
+    selection = selection_of(arch, kernel, run, source, triton, package)
+    found, total = find_disagreements(store, selection)
+    print_data(render_disagreements(found, style))
+    say(disagree(len(found), total) if total else nothing_matches(store))
+    if exit_code and (found or not total):
+        raise typer.Exit(1)
+
+
+def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode = False) -> None:
+    """Report the disagreements among recordings in one go, without a database file."""
+    from tuning_registry.operations.merge import ingest_in_memory
+    from tuning_registry.operations.reports import find_disagreements
+
+    store = ingest_in_memory(paths, track=track_files)
+    found, total = find_disagreements(store, Selection())
+    print_data(render_disagreements(found, style))
+    say(disagree(len(found), total) if total else "the files hold no vote")
+    if exit_code and (found or not total):
+        raise typer.Exit(1)
+
+
+def status(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:
+    """Show the database, its revision, and what it holds."""
+    from tuning_registry.operations.reports import describe_status
+
+    found = describe_status(open_store(ctx, db))
+    print_data(render_status(found, style))
+    if found["revision"] is None:
+        say("there is no registry here yet; `registry ingest` creates it")
+
+
+def disagree(split: int, total: int) -> str:
+    return f"{split:,} of {count_of(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
