@@ -57,6 +57,8 @@ def _say_ingested(report: IngestReport) -> None:
     for arch in report.strange_archs:
         say(f"note: {printable(arch)!r} is spelled like no known architecture; stored as given")
     parts = [count_of(report.new, "recording"), count_of(report.votes, "vote")]
+    if report.timings:
+        parts.append(count_of(report.timings, "timing"))
     parts.append(f"{report.new_entries:,} new {'entry' if report.new_entries == 1 else 'entries'}")
     others = {
         "already ingested": report.already,

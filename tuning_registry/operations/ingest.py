@@ -106,7 +106,7 @@ def add_to_batch(batch: Batch, recording: Recording, options: IngestOptions, rep
         ConflictError: An option contradicts what the recording says.
         RecordingError: The recording is not accepted.
     """
-    header, is_named = _final_header(recording, options, report.folders)
+    header, is_named = _final_header(recording, options, report.folders, report.beside)
     batch.add(recording, header, is_named=is_named)
     if not is_named and header.run not in report.derived_runs:
         report.derived_runs.append(str(header.run))
@@ -128,10 +128,14 @@ def write_batch(store: Store, batch: Batch, options: IngestOptions, report: Inge
     report.new = sum(place.recording_id is None and place.beside is None for place in placements.values())
     report.completed = len({place.recording_id for place in placements.values()} - {None})
     voting = [position for position, place in placements.items() if "votes" in place.kinds]
+    timed = (batch.pending[position].timing_count for position, place in placements.items() if "timings" in place.kinds)
+    report.timings = sum(timed)
     report.votes = sum(sum(batch.pending[position].vote_counts.values()) for position in voting)
 
 
-def _final_header(recording: Recording, options: IngestOptions, folders: dict[Path, int]) -> tuple[Header, bool]:
+def _final_header(
+    recording: Recording, options: IngestOptions, folders: dict[Path, int], beside: dict[Path, dict[str, set[str]]]
+) -> tuple[Header, bool]:
     """The recording's header with the options filled in, and whether its run's name was given.
 
     An option never overrides what the file says: a conflict is an error.
@@ -157,6 +161,8 @@ def _final_header(recording: Recording, options: IngestOptions, folders: dict[Pa
         raise FormatError(f"{_shown(file)}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
     is_named = changes["run"] is not None or options.number_files
     if changes["run"] is None:
+        if recording.timings and not recording.votes and not recording.observations:
+            prefix = _whose_timings(file, prefix, beside)
         place = folders.setdefault(file.resolve().parent, len(folders) + 1)
         by_order = prefix if place == 1 else f"{prefix}@{place}"
         changes["run"] = by_order if options.number_files else f"{prefix}@{_folder_digest(file)}"
@@ -164,6 +170,26 @@ def _final_header(recording: Recording, options: IngestOptions, folders: dict[Pa
     if len(check_text(run, ("run",)).encode()) > MAX_RUN_BYTES:
         raise FormatError(f"{_shown(file)}: the run's name is longer than {MAX_RUN_BYTES} bytes")
     return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
+
+
+def _whose_timings(file: Path, prefix: str, folders: dict[Path, dict[str, set[str]]]) -> str:
+    """The prefix under which a file of timings belongs: that of the recording of the same rank beside it, if one is.
+
+    Raises:
+        FormatError: Several recordings of that rank are beside it.
+    """
+    if file.parent not in folders:
+        known = folders.setdefault(file.parent, {})
+        for name in (other.name for other in file.parent.iterdir()):
+            found, rank = rank_in_name(name)
+            if rank is not None:
+                known.setdefault(name[len(found) :], set()).add(found)
+    beside = folders[file.parent].get(file.name[len(prefix) :], set()) - {prefix}
+    if len(beside) > 1:
+        raise FormatError(
+            f"{_shown(file)}: timings of which run? Beside it are {', '.join(map(printable, sorted(beside)))}; give --run"
+        )
+    return next(iter(beside), prefix)
 
 
 def _folder_digest(file: Path) -> str:

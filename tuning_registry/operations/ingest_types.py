@@ -49,6 +49,7 @@ class IngestReport:
 
     new: int = 0
     votes: int = 0  # votes of the new recordings
+    timings: int = 0  # candidates' timings that were inserted
     new_entries: int = 0  # entries that no recording had before
     already: int = 0
     completed: int = 0  # recordings that were there and got votes, observations or timings they had not
@@ -59,4 +60,5 @@ class IngestReport:
     same_content: dict[str, int] = field(default_factory=dict)  # other runs that hold some of it, and how many
     created: bool = False  # whether there was no registry in this database before
     skipped: list[RegistryError] = field(default_factory=list)
+    beside: dict[Path, dict[str, set[str]]] = field(default_factory=dict)  # by folder and `.rank<N>.json`: prefixes
     folders: dict[Path, int] = field(default_factory=dict)  # of the files of unnamed runs, in order of appearance

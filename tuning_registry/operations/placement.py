@@ -24,11 +24,13 @@ def place_recordings(
     seen: dict[tuple[str, int], _Seen] = {}
     placements: dict[int, Placement] = {}
     superseded: list[int] = []
+    withdrawn: set[tuple[str, int]] = set()
+    nothing_new: list[tuple[str, int]] = []
     for position, record in enumerate(pending):
         try:
             run = runs.get(record.identity[0])
             if run is not None and run["withdrawn_at"]:
-                report.withdrawn += 1
+                withdrawn.add(record.identity)
                 continue
             first, old = seen.get(record.identity), current.get(record.identity)
             place = first.place_beside(record) if first else _place(record, old, replace=options.replace)
@@ -36,7 +38,7 @@ def place_recordings(
                 _check_copy(record, copies, report)
                 placements[position] = place
             else:
-                report.already += 1
+                nothing_new.append(record.identity)
             if first is None:
                 if old is not None and place.recording_id is None:
                     superseded.append(old["id"])
@@ -46,6 +48,10 @@ def place_recordings(
             if not options.keep_going or isinstance(error, SchemaError):
                 raise
             report.skipped.append(error)
+    report.withdrawn = len(withdrawn)
+    # Recordings, not files: votes and timings of one rank count once, unless it has something new besides.
+    placed = {pending[position].identity for position in placements}
+    report.already = len(set(nothing_new) - placed) + sum(identity in placed for identity in nothing_new)
     return placements, superseded
 
 
