@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuning_registry.canonical import dump_json, text_digest
+from tuning_registry.db.schema import NO_RANK
 from tuning_registry.names import lookup_key, top_module
 from tuning_registry.packages import module_owners
 from tuning_registry.records import ByEntry, Header, Recording
@@ -50,6 +51,7 @@ class Pending:
         environment: Its software.
         vote_counts: Number of votes by architecture.
         timing_count: Number of candidates' timings.
+        observation_count: Number of observations.
     """
 
     file: str
@@ -59,13 +61,13 @@ class Pending:
     environment: Environment
     vote_counts: Mapping[str, int]
     timing_count: int = 0
+    observation_count: int = 0
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Run and rank."""
+        """Run and rank (NO_RANK: a recording of none)."""
         assert self.header.run is not None
-        assert self.header.rank is not None
-        return self.header.run, self.header.rank
+        return self.header.run, NO_RANK if self.header.rank is None else self.header.rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,8 @@ class Batch:
             digests["votes"] = ""  # a file of timings makes no statement about votes; an empty one says: none
         held = {kind: digest for kind, digest in digests.items() if digest}
         timed = sum(len(t) for names in recording.timings.values() for keys in names.values() for t in keys.values())
-        self.pending.append(Pending(recording.file, header, is_named, held, environment, counts, timed))
+        seen = sum(len(keys) for names in recording.observations.values() for keys in names.values())
+        self.pending.append(Pending(recording.file, header, is_named, held, environment, counts, timed, seen))
         sections: list[ByEntry[Any]] = [recording.votes, recording.observations, recording.timings]
         modules = {top_module(kernel) for part in sections for kernels in part.values() for kernel in kernels} - {""}
         self.owners.setdefault(environment, {}).update(module_owners(modules, header))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tuning_registry.db.batch import KINDS, Pending
 from tuning_registry.db.reading import Row
+from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.writing import Placement, Writing
 from tuning_registry.errors import ConflictError, RegistryError, SchemaError, printable
 from tuning_registry.operations.ingest_types import IngestOptions, IngestReport
@@ -77,9 +78,8 @@ class _Seen:
             kind for kind in record.digests if self._held.get(kind, record.digests[kind]) != record.digests[kind]
         ]
         if differing or (record.environment, record.header.source) != (first.environment, first.header.source):
-            run, rank = record.identity
             raise ConflictError(
-                f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is also in {_shown(first.file)}, with other "
+                f"{_shown(record.file)}: {_whose(record)} is also in {_shown(first.file)}, with other "
                 f"{' and '.join(differing) or 'versions'}; ingest them one after the other, or as runs of their own (--run)"
             )
         new = record.digests.keys() - self._held.keys()
@@ -99,18 +99,17 @@ def _place(record: Pending, old: Row | None, *, replace: bool) -> Placement:
     differing = sorted(kind for kind in held if record.digests.get(kind, held[kind]) != held[kind])
     if not differing and _says_nothing_else(record, old):
         return Placement(frozenset(record.digests.keys() - held.keys()), old["id"])
-    run, rank = record.identity
     lost = sorted(held.keys() - record.digests.keys())
     if replace and lost:
         raise ConflictError(
-            f"{_shown(record.file)}: holds no {' or '.join(lost)}, which rank {rank} of run {printable(run)!r} has; "
+            f"{_shown(record.file)}: holds no {' or '.join(lost)}, which {_whose(record)} has; "
             "--replace takes the place of a whole recording"
         )
     if replace:
         return Placement(frozenset(record.digests))
     what = f"other {' and '.join(differing)}" if differing else "the same content under other versions or source"
     raise ConflictError(
-        f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is there already, with {what}; "
+        f"{_shown(record.file)}: {_whose(record)} is there already, with {what}; "
         "--replace supersedes it, --run gives this one a run of its own"
     )
 
@@ -145,6 +144,12 @@ def _check_copy(record: Pending, copies: dict[tuple[str, int], list[Row]], repor
             )
         report.same_content[other["run"]] = report.same_content.get(other["run"], 0) + 1
     others.append({"run": run, "is_named": record.is_named})
+
+
+def _whose(record: Pending) -> str:
+    run, rank = record.identity
+    who = "a recording of no rank" if rank == NO_RANK else f"rank {rank}"
+    return f"{who} of run {printable(run)!r}"
 
 
 def _shown(file: str) -> str:

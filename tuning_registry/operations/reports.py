@@ -9,7 +9,7 @@ from typing import Any
 
 from tuning_registry.canonical import check_text
 from tuning_registry.db.reading import Reading, Row
-from tuning_registry.db.schema import HEAD
+from tuning_registry.db.schema import HEAD, NO_RANK
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.errors import SelectionError
@@ -245,7 +245,7 @@ def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> R
     stated = {row["triton"] or MISSING for row in members}
     return Run(
         name=name,
-        ranks=tuple(sorted(row["rank"] for row in members)),
+        ranks=tuple(sorted(row["rank"] for row in members if row["rank"] != NO_RANK)),
         world_size=max((row["world_size"] for row in members if row["world_size"]), default=None),
         votes=sum(row["vote_count"] for row in counted),
         archs=tuple(sorted({row["arch"] for row in counted})),
