@@ -35,7 +35,7 @@ class Miss(NamedTuple):
         key: Shape key; empty when the call has none.
         reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `pruned away` or
             `unsupported key`.
-        source: What decided instead: `block_sizes`, `min_cost` or `timed`.
+        source: What decided instead: `block_sizes`, `min_cost` or `timed`; `error`: the launch was refused.
     """
 
     arch: str

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuning_registry.canonical import live_config_text
-from tuning_registry.errors import FormatError, PolicyError, RegistryError
+from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
 from tuning_registry.loader import installed_triton, load
-from tuning_registry.records import Timing
+from tuning_registry.records import MISS_REASON, Timing
 from tuning_registry.runtime import coverage, watch
 from tuning_registry.runtime.adapter import current_target
 from tuning_registry.runtime.arch import Device, Devices
@@ -35,7 +35,7 @@ REASONS: Mapping[str, str] = {
     watch.SINGLE: "single candidate",
     watch.FAILED: "every candidate failed",
 }
-MISS_REASON = "miss: "  # before the reason of a pinned launch that the table did not decide
+_INSTEAD: Mapping[str, str] = {"timed": "timed by Triton", "error": "not launched"}
 
 
 class Session:
@@ -93,11 +93,15 @@ class Session:
         kernel, arch = kernel_name(autotuner), self.devices.current().arch
         arguments = call_arguments(autotuner.arg_names, args, kwargs)
         key = self._key(kernel, autotuner, arguments)
-        selection = self._select(autotuner, kernel, arch, key, pruned)
+        try:
+            selection = self._select(autotuner, kernel, arch, key, pruned)
+        except LaunchError as error:
+            self._note_miss(Miss(arch, kernel, key or "", error.miss, "error"), None)
+            raise
         treatment = coverage.PINNED if selection.candidate is not None else coverage.INVARIANT
         self.coverage.reach(kernel, treatment, len(autotuner.configs))
         if selection.miss:
-            self._note_miss(Miss(arch, kernel, key or "", selection.miss, selection.source), selection)
+            self._note_miss(Miss(arch, kernel, key or "", selection.miss, selection.source), selection.candidate)
         if selection.candidate is not None:
             self._note(arch, kernel, key, selection.candidate, selection.source)
             if selection.source == "chaos" and key is not None:
@@ -159,18 +163,18 @@ class Session:
         if key is not None and text is not None:
             self.choices.add(Choice(arch, kernel, key, text, source, self.policy.is_invariant(kernel)))
 
-    def _note_miss(self, miss: Miss, selection: Selection[Any]) -> None:
+    def _note_miss(self, miss: Miss, candidate: Any) -> None:
         if not self.coverage.miss(miss):
             return
         table = self.table(miss.arch)
         logger.warning(
             "tuning_registry: miss (%s) on %s for %s key %s: %s; table %s made with Triton %s, this is %s",
             miss.reason, miss.arch, miss.kernel, miss.key or "(none)",
-            "timed by Triton" if miss.source == "timed" else f"launching by {miss.source}",
+            _INSTEAD.get(miss.source, f"launching by {miss.source}"),
             table.provenance.get("file", "(none)"), table.provenance.get("triton") or "?", installed_triton() or "?",
         )  # fmt: skip
         if miss.key:
-            config = None if selection.candidate is None else live_config_text(selection.candidate)
+            config = None if candidate is None else live_config_text(candidate)
             self._observe((miss.arch, miss.kernel, miss.key), config, MISS_REASON + miss.reason)
 
     def _observe(self, entry: tuple[str, str, str], config: str | None, reason: str) -> None:
