@@ -12,10 +12,11 @@ from pathlib import Path
 import msgspec
 
 from tuning_registry.canonical import check_text
+from tuning_registry.entries import MAX_NAME_BYTES
 from tuning_registry.errors import RegistryError
 from tuning_registry.files import read_bytes
 from tuning_registry.names import is_known_arch
-from tuning_registry.recordings import MAX_NAME_BYTES, parse_recording
+from tuning_registry.recordings import parse_recording
 from tuning_registry.records import Header, Recording
 
 _SEED = msgspec.json.Decoder(dict[str, dict[str, dict[str, msgspec.Raw]]])

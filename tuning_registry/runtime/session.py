@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from tuning_registry.canonical import live_config_text
 from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
 from tuning_registry.loader import installed_triton, load
-from tuning_registry.records import MISS_REASON, Timing
 from tuning_registry.runtime import coverage, watch
-from tuning_registry.runtime.adapter import current_target
+from tuning_registry.runtime.adapter import Adapter, current_target
 from tuning_registry.runtime.arch import Device, Devices
 from tuning_registry.runtime.choices import Choice, ChoiceLog
-from tuning_registry.runtime.coverage import Coverage, Miss
-from tuning_registry.runtime.guard import count_fault, warn_once
+from tuning_registry.runtime.coverage import Coverage, CoverageReport, Miss
+from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
 from tuning_registry.runtime.job import current_place
 from tuning_registry.runtime.keys import call_arguments, has_tensor_key, is_interpreted, kernel_name, shape_key
 from tuning_registry.runtime.policy import AutotunePolicy
@@ -29,12 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tuning_registry")
 
-# Why a choice of Triton's is no vote, as it stands in recordings.
-REASONS: Mapping[str, str] = {
-    watch.ECHO: "echo of Triton's disk cache",
-    watch.SINGLE: "single candidate",
-    watch.FAILED: "every candidate failed",
-}
 _INSTEAD: Mapping[str, str] = {"timed": "timed by Triton", "error": "not launched"}
 
 
@@ -105,7 +98,7 @@ class Session:
         if selection.candidate is not None:
             self._note(arch, kernel, key, selection.candidate, selection.source)
             if selection.source == "chaos" and key is not None:
-                self._observe((arch, kernel, key), live_config_text(selection.candidate), "chaos")
+                self._observe((arch, kernel, key), selection.candidate, "chaos")
         # A tensor as key value is equal to itself alone: keeping the pin would keep every tensor, and find none.
         return selection.candidate, key is not None or not has_tensor_key(autotuner.keys, arguments)
 
@@ -127,7 +120,8 @@ class Session:
         if is_interpreted(autotuner):
             warn_once("interpreter", "kernels run in Triton's interpreter, whose times mean nothing: not recorded")
             return
-        self._record((arch, kernel, key), tuning)
+        self.recorder.device = self.devices.current()
+        self.recorder.keep((arch, kernel, key), tuning)
 
     def escaped(self, autotuner: Any) -> None:
         """See `adapter.Handler`."""
@@ -135,6 +129,13 @@ class Session:
         if self.policy.in_scope(kernel):
             self.coverage.reach(kernel, coverage.TIMED, len(autotuner.configs))
             self.coverage.gap(kernel, coverage.OWN_PRUNING)
+
+    def report(self, adapter: Adapter | None) -> CoverageReport:
+        """What was met so far; `adapter` finds what was not."""
+        gaps = self.coverage.known_gaps()
+        if adapter is not None:
+            gaps += guarded("looking for uncovered autotuners", adapter.unseen) or []
+        return CoverageReport(self.coverage.reached(), tuple(gaps), self.coverage.misses(), fault_counts())
 
     def _select(self, autotuner: Any, kernel: str, arch: str, key: str | None, pruned: list[Any]) -> Selection[Any]:
         """The selection of an autotuner, arch and key, kept: every call form of one key gets the same."""
@@ -174,30 +175,14 @@ class Session:
             table.provenance.get("file", "(none)"), table.provenance.get("triton") or "?", installed_triton() or "?",
         )  # fmt: skip
         if miss.key:
-            config = None if candidate is None else live_config_text(candidate)
-            self._observe((miss.arch, miss.kernel, miss.key), config, MISS_REASON + miss.reason)
+            self._observe((miss.arch, miss.kernel, miss.key), candidate, miss.reason, is_miss=True)
 
-    def _observe(self, entry: tuple[str, str, str], config: str | None, reason: str) -> None:
+    def _observe(self, entry: tuple[str, str, str], candidate: Any, reason: str, is_miss: bool = False) -> None:
         if self.recorder is not None:
+            config = None if candidate is None else live_config_text(candidate)
             self.recorder.device = self.devices.current()
-            self.recorder.observe(entry, config, reason)
-
-    def _record(self, entry: tuple[str, str, str], tuning: watch.Tuning) -> None:
-        assert self.recorder is not None
-        self.recorder.device = self.devices.current()
-        timings = _timings(tuning.timings)
-        if tuning.origin != watch.TIMED:
-            config = None if tuning.winner is None else live_config_text(tuning.winner)
-            self.recorder.observe(entry, config, REASONS[tuning.origin], timings)
-            return
-        config = live_config_text(tuning.winner)
-        if config is None:
-            warn_once(("no text", entry[1]), "%s chose a config with fields that a recording cannot hold; not recorded",
-                      entry[1])  # fmt: skip
-            return
-        candidates = tuning.candidates if tuning.candidates is not None else list(tuning.timings)
-        texts = {live_config_text(candidate) for candidate in candidates}
-        self.recorder.vote(entry, config, timings, sorted(text for text in texts if text is not None))
+            keep = self.recorder.miss if is_miss else self.recorder.observe
+            keep(entry, config, reason)
 
 
 def table_paths(policy: AutotunePolicy) -> list[Path]:
@@ -223,27 +208,6 @@ def check_tables(policy: AutotunePolicy) -> None:
                 read_table(path)
             except RegistryError as error:
                 raise PolicyError(f"table path: {error}") from error
-
-
-def _timings(measured: Mapping[Any, Any]) -> list[Timing]:
-    """Triton's timings as records; of candidates with one canonical text the fastest stands."""
-    found: dict[str, Timing] = {}
-    for candidate, timing in measured.items():
-        text = live_config_text(candidate)
-        three = list(timing) if isinstance(timing, list | tuple) else [timing] * 3
-        if text is None or len(three) != 3:
-            continue
-        if watch.has_failed(timing):
-            found.setdefault(text, Timing(text, None, None, None))
-            continue
-        median, p20, p80 = (float(number) for number in three)
-        if not all(0 <= number < float("inf") for number in (median, p20, p80)):
-            count_fault("reading a timing", ValueError(f"not a time in ms: {three}"))
-            continue
-        before = found.get(text)
-        if before is None or before.median_ms is None or median < before.median_ms:
-            found[text] = Timing(text, median, p20, p80)
-    return list(found.values())
 
 
 def _is_among(candidate: Any, pruned: list[Any]) -> bool:
