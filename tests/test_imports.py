@@ -20,6 +20,8 @@ def loaded_by(statement: str) -> set[str]:
     ("statement", "allowed"),
     [
         ("import tuning_registry", set()),
+        ("import tuning_registry.runtime", set()),
+        ("from tuning_registry import *", set()),
         ("import tuning_registry as t; t.load('sm90')", set()),
         ("import tuning_registry.cli.app", {"typer", "rich"}),
         ("import tuning_registry.operations.ingest", {"sqlalchemy", "msgspec"}),

@@ -1,18 +1,25 @@
 """Shared database of Triton autotune results: record, vote, export, pin.
 
-What is imported here needs the standard library only; the database lives in `tuning_registry.operations`.
+What is named here needs the standard library only; the database lives in `tuning_registry.operations`.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tuning_registry.errors import RegistryError
-from tuning_registry.loader import load
-from tuning_registry.table import TunedTable, read_table, write
-from tuning_registry.voting import (
-    count_votes,
-    disagreement_report,
-    disagreements,
-    merge_records,
-    merge_votes,
-)
+
+if TYPE_CHECKING:
+    from tuning_registry.loader import load
+    from tuning_registry.table import TunedTable, read_table, write
+    from tuning_registry.voting import (
+        count_votes,
+        disagreement_report,
+        disagreements,
+        merge_records,
+        merge_votes,
+    )
 
 __version__ = "0.1.0"
 
@@ -29,3 +36,26 @@ __all__ = [
     "read_table",
     "write",
 ]
+
+_MODULES = {
+    "load": "loader",
+    **dict.fromkeys(("TunedTable", "read_table", "write"), "table"),
+    **dict.fromkeys(("count_votes", "disagreement_report", "disagreements", "merge_records", "merge_votes"), "voting"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from its module when it is first asked for (PEP 562).
+
+    Every import of a submodule runs this file, that of `tuning_registry.runtime` in training jobs, too, which
+    would pay for the vote rule and the file formats without asking for them.
+    """
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, asked for or not."""
+    return sorted({*globals(), *__all__})

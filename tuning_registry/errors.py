@@ -75,7 +75,16 @@ class PolicyError(RegistryError, ValueError):
 
 
 class LaunchError(RegistryError, RuntimeError):
-    """A kernel launch that the policy, or a graph capture in progress, forbids; nothing was launched."""
+    """A kernel launch that the policy, or a graph capture in progress, forbids; nothing was launched.
+
+    Args:
+        text: The message.
+        miss: Why the table did not decide, where that is the reason.
+    """
+
+    def __init__(self, text: str, miss: str = "") -> None:
+        super().__init__(text)
+        self.miss = miss
 
 
 class AgreementError(RegistryError, RuntimeError):

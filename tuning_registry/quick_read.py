@@ -21,10 +21,11 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from tuning_registry.canonical import check_text
+from tuning_registry.entries import MAX_NAME_BYTES
 from tuning_registry.errors import RegistryError
 from tuning_registry.files import read_bytes
 from tuning_registry.names import is_known_arch
-from tuning_registry.recordings import MAX_NAME_BYTES, check_kinds, parse_recording, timed_sets
+from tuning_registry.recordings import check_kinds, parse_recording, timed_sets
 from tuning_registry.records import Header, Recording, TimedCandidates, Times
 
 S = TypeVar("S")

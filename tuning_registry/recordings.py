@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tuning_registry.canonical import check_text, config_text, describe
+from tuning_registry.entries import read_entries
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.files import parse_json, read_bytes
-from tuning_registry.names import lookup_key, normal_arch, top_module
+from tuning_registry.names import lookup_key
 from tuning_registry.records import ByEntry, Header, Observation, Recording, TimedCandidates, Timing
 
 FORMAT = "tuning-registry recording"
 VERSION = 1
-MAX_NAME_BYTES = 1000
 _RANK_NAME = re.compile(r"(?P<prefix>.*)\.rank(?P<rank>[0-9]{1,9})\.json")
 _DEVICE_FIELDS = {"name": "device_name", "arch": "device_arch", "multiprocessor_count": "multiprocessor_count"}
 _HEADER_FIELDS = ("run", "rank", "world_size", "host", "triton", "packages", "modules", "source")
@@ -140,51 +140,6 @@ def check_kinds(recording: Recording) -> None:
     ]
     if both:
         raise FormatError("an observation is no vote, yet this entry has both", ("observations", *both[0]))
-
-
-def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[str, dict[str, T]]]:
-    """`{arch: {kernel: {key: value}}}` with every name checked and every value passed through `read`.
-
-    Architectures are brought to their normal form; two spellings of one may stand side by side as long
-    as they do not hold the same entry.
-
-    Raises:
-        FormatError: With the path to what is wrong.
-    """
-    result: dict[str, dict[str, dict[str, T]]] = {}
-    for arch, kernels in _object(document, (), "an object of architectures").items():
-        table = result.setdefault(normal_arch(_check_length(_name(arch, (arch,)), (arch,))), {})
-        for kernel, entries in _object(kernels, (arch,), "an object of kernels").items():
-            _check_length(top_module(_name(kernel, (arch, kernel))), (arch, kernel))
-            known = table.setdefault(kernel, {})
-            for key, value in _object(entries, (arch, kernel), "an object of shape keys").items():
-                check_text(key, (arch, kernel, key))
-                if key in known:
-                    raise FormatError("the same entry under two spellings of one architecture", (arch, kernel, key))
-                try:
-                    known[key] = read(value)
-                except FormatError as fault:
-                    raise fault.under(arch, kernel, key) from fault
-    return result
-
-
-def _object(value: object, path: tuple[str, ...], expected: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise FormatError(f"expected {expected}, found {describe(value)}", path)
-    return value
-
-
-def _name(text: str, path: tuple[str, ...]) -> str:
-    if not text:
-        raise FormatError("an empty name", path)
-    return check_text(text, path)
-
-
-def _check_length(text: str, path: tuple[str, ...]) -> str:
-    """Refuse an architecture or top-level module that Postgres cannot index (2,704 bytes a row)."""
-    if len(text) > MAX_NAME_BYTES // 4 and len(text.encode()) > MAX_NAME_BYTES:
-        raise FormatError(f"a name of {len(text.encode())} bytes; expected at most {MAX_NAME_BYTES}", path)
-    return text
 
 
 def _config(value: Any) -> str:

@@ -136,6 +136,8 @@ class Header:
         _check_strings(self.modules, "modules")
 
 
+# Before the reason of an observation: a pinned launch that the table did not decide.
+MISS_REASON = "miss: "
 NOT_STATED = "none"  # how a filter asks for recordings that do not state a version: no version of its own
 _TEXTS = ("run", "host", "device_name", "device_arch", "triton", "source")
 _COUNTS = {"rank": 0, "world_size": 1, "multiprocessor_count": 0}

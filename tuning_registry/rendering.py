@@ -13,6 +13,7 @@ from tuning_registry.errors import printable
 from tuning_registry.names import rank_ranges
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
+    from tuning_registry.operations.misses import MissedEntry
     from tuning_registry.operations.reports import Choice, Entry, Run
 
 _MAX_SHARED_RANKS = 60  # characters of a rank list in a table
@@ -206,6 +207,23 @@ def _run_row(run: Run, style: Format) -> dict[str, Any]:
         "ingested_at": run.ingested_at[:whole],
         "withdrawn_at": run.withdrawn_at and run.withdrawn_at[:whole],
     }
+
+
+def render_misses(misses: Sequence[MissedEntry], style: Format) -> str:
+    """Every missed entry with how many missed it, why, and whether it has votes by now."""
+    columns = ["arch", "kernel", "key", "reason", "ranks", "runs", "recorded"]
+    rows = [{name: getattr(miss, name) for name in columns} for miss in misses]
+    if style is Format.json:
+        return render_json(rows)
+    if style is Format.csv:
+        return render_csv([{**row, "recorded": str(row["recorded"]).lower()} for row in rows], columns)
+    if not rows:
+        return ""
+    # Kernel and key come last: they are as long as they are.
+    return render_columns(
+        [{**row, "recorded": "yes" if row["recorded"] else "no"} for row in rows],
+        ["ranks", "runs", "recorded", "reason", "arch", "kernel", "key"],
+    )
 
 
 def render_status(status: Mapping[str, object], style: Format) -> str:

@@ -17,10 +17,10 @@ from tuning_registry.canonical import (
     load_config,
     text_digest,
 )
+from tuning_registry.entries import read_entries
 from tuning_registry.errors import FormatError, RecordingError, TableError
 from tuning_registry.files import parse_json, read_bytes, write_atomically
 from tuning_registry.names import ANY_KEY, bare_name, is_positional, lookup_key, normal_arch, positional_key
-from tuning_registry.recordings import read_entries
 
 EXTRA: Final = "tuning_registry"  # the one top-level object that is ours; everything else is the seed's
 FORMAT_VERSION: Final = 1

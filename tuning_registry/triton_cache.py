@@ -192,10 +192,16 @@ def _known(place: str, name: str, stated: str | None, said: set[str]) -> str:
         ConflictError: They agree on something else.
     """
     if stated is not None and len(said) == 1 and stated not in said:
-        raise ConflictError(f"{printable(place)}: --{name} {stated}, but the compiled kernels in it are for {min(said)}")
+        raise ConflictError(
+            f"{printable(place)}: --{name} {stated}, but the compiled kernels in it are for {min(said)}"
+        )
     if stated is not None:
         return stated
     if len(said) != 1:
-        found = f"the compiled kernels in it are for {' and '.join(sorted(said))}" if said else "it holds no compiled kernels"
+        found = (
+            f"the compiled kernels in it are for {' and '.join(sorted(said))}"
+            if said
+            else "it holds no compiled kernels"
+        )
         raise RecordingError(place, f"{name} is not known: {found}; give --{name}")
     return min(said)

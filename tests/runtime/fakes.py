@@ -25,7 +25,14 @@ from tuning_registry.recordings import read_recording
 from tuning_registry.table import table_bytes, table_payload
 
 Config = triton.Config
+
+
+def nothing() -> None:
+    """A function with a source, which `triton.jit` reads."""
+
+
 HAS_LISTENER = hasattr(getattr(getattr(triton, "knobs", None), "autotuning", None), "listener")
+KEEPS_DEVICE_CACHES = hasattr(triton.jit(nothing), "device_caches")
 HAS_DISK_CACHE = hasattr(Autotuner, "check_disk_cache")
 ARCH = "sm90"
 
@@ -54,9 +61,15 @@ class FakeJIT(JITFunction):
         self.arg_names = list(arg_names)
         self.launches: list[dict[str, Any]] = []
         self.behave = behave
+        self.compiled: dict[str, Any] = {}
+        # Where the releases keep what they have compiled, by device.
+        self.device_caches: dict[int, Any] = {0: (self.compiled, {})}
+        self.cache: dict[int, Any] = {0: self.compiled}
+        delattr(self, "cache" if KEEPS_DEVICE_CACHES else "device_caches")
 
     def run(self, *args: Any, grid: Any, warmup: Any, **kwargs: Any) -> Any:
         self.launches.append(kwargs)
+        self.compiled["key"] = "a kernel"
         if self.behave is not None:
             self.behave(*args, **kwargs)
         return "launched"

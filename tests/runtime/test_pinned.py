@@ -16,6 +16,7 @@ import pytest
 from tests.runtime.fakes import (
     ARCH,
     HAS_DISK_CACHE,
+    KEEPS_DEVICE_CACHES,
     KEY,
     Autotuner,
     Config,
@@ -23,6 +24,7 @@ from tests.runtime.fakes import (
     autotuner,
     launch,
     launched,
+    nothing,
     stored,
     three,
     triton,
@@ -30,6 +32,7 @@ from tests.runtime.fakes import (
 )  # fmt: skip
 from tuning_registry.errors import LaunchError
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
+from tuning_registry.runtime.coverage import was_launched
 
 NAME = "pkg.ops.kernel"
 
@@ -397,6 +400,41 @@ def test_kernels_under_and_over_heuristics_are_pinned(tmp_path: Path) -> None:
     pin(tmp_path, stored(three()[1]), name="pkg.ops.under")
     launch(inner)
     assert inner.fn.fn.launches == [{**three()[1].all_kwargs(), "EVEN": True}]
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("mode", ["auto", "pinned"])
+def test_a_bypassing_autotuner_is_a_gap_once_it_was_launched_and_not_before(mode: str) -> None:
+    kernel, idle, calling = autotuner(cls=Bypassing), autotuner(name="idle", cls=Bypassing), autotuner(cls=Counting)
+    install(AutotunePolicy(mode=mode, arch=ARCH))
+    assert coverage_report().not_covered == ()
+    for called in (kernel, calling):
+        launch(called)
+    ((name, why),) = coverage_report().not_covered
+    assert (name, "it was launched, its class overrides run" in why) == (NAME, True)
+    uninstall()
+    launch(idle)
+    install(AutotunePolicy(mode=mode, arch=ARCH))
+    assert "pkg.ops.idle" in dict(coverage_report().not_covered)
+
+
+@pytest.mark.usefixtures("alone")
+def test_where_a_kernel_keeps_no_trace_of_launches_a_gap_is_claimed_rather_than_denied() -> None:
+    kernel = autotuner(cls=Bypassing, plain=True)
+    install(AutotunePolicy(mode="auto", arch=ARCH))
+    assert [name for name, _ in coverage_report().not_covered] == [NAME]
+    assert was_launched(kernel)
+
+
+def test_a_launch_is_read_from_what_this_release_of_triton_keeps() -> None:
+    kernel = autotuner(cls=Bypassing)
+    kernel.fn = triton.jit(nothing)
+    assert not was_launched(kernel)
+    if KEEPS_DEVICE_CACHES:
+        kernel.fn.device_caches[0] = ({"key": "a kernel"}, {}, None, None, None)
+    else:
+        kernel.fn.cache[0]["key"] = "a kernel"
+    assert was_launched(kernel)
 
 
 @pytest.mark.usefixtures("alone")

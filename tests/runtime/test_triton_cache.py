@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> Path:
 
 def live_row_sum() -> Any:
     """An autotuner with the arguments, keys and candidates of the kernel that filled the cache."""
-    configs = [Config({"BLOCK": b}, num_warps=w) for b in (128, 256, 512) for w in (1, 2, 4)]
+    configs = [Config({"BLOCK": b}, num_warps=w, num_stages=3) for b in (128, 256, 512) for w in (1, 2, 4)]
     return autotuner(configs, key=["n_cols"], args=["x", "out", "n_cols", "BLOCK"], name="row_sum", module="__main__")
 
 

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from tuning_registry import __version__
-from tuning_registry.cli import database, ingest, runs, tables, votes
+from tuning_registry.cli import database, ingest, misses, runs, tables, votes
 from tuning_registry.cli.console import say
 from tuning_registry.cli.options import Db
 from tuning_registry.errors import RegistryError, UsageError
@@ -62,6 +62,7 @@ for command in (
     votes.winners,
     votes.disagreements,
     tables.export,
+    misses.misses,
     votes.status,
     tables.merge,
     votes.report,

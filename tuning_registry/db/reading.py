@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db import dialects, provenance, queries, schema
+from tuning_registry.db import dialects, observed, provenance, queries, schema
 from tuning_registry.selection import Selection
 
 Row = Mapping[str, Any]
@@ -53,6 +53,10 @@ class Reading:
             query = queries.who_voted(selection, entry_ids[start : start + CHUNK])
             for row in self.connection.execute(query):
                 yield tuple(row)
+
+    def misses(self, selection: Selection) -> list[Row]:
+        """See `observed.misses`."""
+        return self._rows(observed.misses(selection))
 
     def recording_facts(self, selection: Selection) -> list[Row]:
         """See `provenance.recording_facts`."""

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tuning_registry.errors import PolicyError
-from tuning_registry.runtime import adapter as triton_adapter
-from tuning_registry.runtime.coverage import CoverageReport
-from tuning_registry.runtime.guard import fault_counts, guarded, reset_faults
+from tuning_registry.runtime.guard import guarded, reset_faults
 from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.runtime.session import Session, check_tables
 
 if TYPE_CHECKING:
+    from tuning_registry.runtime.adapter import Adapter
     from tuning_registry.runtime.recorder import Recorder
+    from tuning_registry.runtime.session import Session
 
 logger = logging.getLogger("tuning_registry")
 
 _lock = threading.RLock()
 _session: Session | None = None
-_adapter: triton_adapter.Adapter | None = None
+_adapter: Adapter | None = None
 _recorders: dict[tuple[str, str | None, str | None], Recorder] = {}
 _exit_hooked = False
 _changes = 0
@@ -55,15 +52,15 @@ def install(
     elif not isinstance(policy, AutotunePolicy):
         policy = AutotunePolicy.from_mapping(policy)
     resolved = resolve_mode(policy, deterministic)
+    # What works behind a policy is most of the runtime, and a process that installs none need not load it.
+    from tuning_registry.runtime.assembly import assemble  # noqa: PLC0415
+
     with _lock:
-        has_triton = _check(resolved)
-        recorder = _recorder_of(resolved)
-        session = Session(resolved, recorder)
-        adapter = triton_adapter.Adapter(session, session.pins) if has_triton else None
-        _take_out(keep=recorder)
+        session, adapter = assemble(resolved, _recorders)
+        _take_out(keep=session.recorder)
         reset_faults()
-        if recorder is not None:
-            recorder.resume()
+        if session.recorder is not None:
+            session.recorder.resume()
         if adapter is not None:
             adapter.attach()
         _session, _adapter = session, adapter
@@ -93,6 +90,11 @@ def active_session() -> Session | None:
     return _session
 
 
+def active_adapter() -> Adapter | None:
+    """Our functions in Triton; None where there is no Triton, or no policy."""
+    return _adapter
+
+
 def resolve_mode(policy: AutotunePolicy, deterministic: bool | None = None) -> AutotunePolicy:
     """`policy` with its mode filled in: record if a record path is given, pinned if determinism is asked for."""
     if policy.mode is not None:
@@ -103,51 +105,6 @@ def resolve_mode(policy: AutotunePolicy, deterministic: bool | None = None) -> A
     if policy.record_path is not None:
         return replace(policy, mode="record")
     return replace(policy, mode="pinned" if deterministic else "auto")
-
-
-def coverage_report() -> CoverageReport:
-    """What was reached and how, what was missed, and what is known to have escaped; empty without a policy.
-
-    Walks all live objects to find autotuners that bypass us: for the end of a run, not for every step.
-    """
-    session, adapter = _session, _adapter
-    if session is None:
-        return CoverageReport({}, (), (), fault_counts())
-    gaps = session.coverage.known_gaps()
-    if adapter is not None:
-        gaps += guarded("looking for uncovered autotuners", adapter.unseen) or []
-    return CoverageReport(session.coverage.reached(), tuple(gaps), session.coverage.misses(), fault_counts())
-
-
-def _check(policy: AutotunePolicy) -> bool:
-    """Whether Triton is there to be patched; raises where the policy needs it or cannot work."""
-    needed = policy.mode != "auto" or policy.chaos
-    if needed or triton_adapter.is_installed():
-        try:
-            triton_adapter.check_supported()
-        except PolicyError:
-            if needed:
-                raise
-            return False
-    else:
-        return False
-    if policy.mode == "pinned":
-        check_tables(policy)
-    return True
-
-
-def _recorder_of(policy: AutotunePolicy) -> Recorder | None:
-    """The recorder for a policy; one process has one per record path, run and source, so no file is begun twice."""
-    if policy.record_path is None or policy.mode == "auto":
-        return None
-    path = os.fspath(policy.record_path)
-    place = (path, policy.run, policy.source)
-    if place not in _recorders:
-        # With what it needs it is a fifth of the runtime's import, and a pinned job mostly records nothing.
-        from tuning_registry.runtime.recorder import Recorder  # noqa: PLC0415
-
-        _recorders[place] = Recorder(path, policy.run, policy.source)
-    return _recorders[place]
 
 
 def _take_out(keep: Recorder | None = None) -> None:
@@ -178,6 +135,6 @@ def _at_exit() -> None:
     if session is None:
         return
     if session.policy.enumerate_autotuners:
-        logger.info("tuning_registry: %s", guarded("reporting coverage", coverage_report))
+        logger.info("tuning_registry: %s", guarded("reporting coverage", session.report, _adapter))
     if session.recorder is not None:
         guarded("finishing the recording", session.recorder.finish)

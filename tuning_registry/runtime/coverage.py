@@ -23,7 +23,7 @@ OUT_OF_SCOPE: Final = "out of scope"
 EARLIER: Final = "has configs in its cache that were chosen before install, or by another tool"
 COMPILED: Final = "captured by torch.compile"
 OWN_PRUNING: Final = "its class prunes its own way, and this Triton release does not tell what it chose"
-BYPASSED: Final = "its class overrides run and was never seen to call Autotuner.run"
+BYPASSED: Final = "it was launched, its class overrides run, and it was never seen to call Autotuner.run"
 
 
 class Miss(NamedTuple):
@@ -35,7 +35,7 @@ class Miss(NamedTuple):
         key: Shape key; empty when the call has none.
         reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `pruned away` or
             `unsupported key`.
-        source: What decided instead: `block_sizes`, `min_cost` or `timed`.
+        source: What decided instead: `block_sizes`, `min_cost` or `timed`; `error`: the launch was refused.
     """
 
     arch: str
@@ -144,9 +144,9 @@ def compiled_kernels() -> set[str]:
 
 
 def unseen_kernels(autotuner_class: Any, is_seen: Callable[[Any], bool]) -> list[tuple[str, str]]:
-    """`(kernel, why)` of live autotuners whose launches are not known to have come past us, sorted.
+    """`(kernel, why)` of live autotuners that were launched and not seen, sorted.
 
-    Walks all live objects: for reports, never for a launch.
+    One that was never launched chose nothing, whatever its class does: it is no gap. Walks all live objects: for reports, never for a launch.
 
     Args:
         autotuner_class: Triton's.
@@ -160,9 +160,27 @@ def unseen_kernels(autotuner_class: Any, is_seen: Callable[[Any], bool]) -> list
             continue
         overrides = kind.run is not autotuner_class.run
         name = guarded("naming an autotuner", kernel_name, thing)
-        if name and (overrides or getattr(thing, "cache", None)):
+        launched = was_launched(thing) if overrides else getattr(thing, "cache", None)
+        if name and launched:
             found.add((name, BYPASSED if overrides else EARLIER))
     return sorted(found)
+
+
+def was_launched(autotuner: Any) -> bool:
+    """Whether an autotuner has been launched, as far as Triton's own traces tell; True where they do not.
+
+    The traces: what `Autotuner.run` leaves in the autotuner, and what a launch by whatever road leaves in the
+    kernel's function, its compiled forms by device (`cache` in Triton 3.2, `device_caches` since).
+    """
+    if getattr(autotuner, "cache", None) or hasattr(autotuner, "best_config"):
+        return True
+    function = autotuner
+    while hasattr(function, "fn"):
+        caches = getattr(function, "device_caches", getattr(function, "cache", None))
+        if function is not autotuner and isinstance(caches, dict):
+            return any(of_device[0] if isinstance(of_device, tuple) else of_device for of_device in caches.values())
+        function = function.fn
+    return True
 
 
 def _counted(items: Iterable[str]) -> str:

@@ -11,18 +11,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
+from tuning_registry.canonical import live_config_text
 from tuning_registry.files import write_atomically
 from tuning_registry.loader import installed_triton
 from tuning_registry.locations import user_folder
 from tuning_registry.names import lookup_key
 from tuning_registry.recording_writer import recording_bytes
-from tuning_registry.records import Header, Observation, Recording, TimedCandidates, Timing, candidate_set_digest
+from tuning_registry.records import (
+    MISS_REASON,
+    Header,
+    Observation,
+    Recording,
+    TimedCandidates,
+    Timing,
+    candidate_set_digest,
+)
 from tuning_registry.runtime.arch import UNKNOWN, Device
 from tuning_registry.runtime.guard import guarded, warn_once
 from tuning_registry.runtime.job import current_place, file_name_part, host_name, resolve_run, stated_run
 from tuning_registry.runtime.journal import INTERVAL_S, Journal
 from tuning_registry.runtime.owners import Owners
 from tuning_registry.runtime.sink import RETRY_BUDGET_S, is_database_url, shown_url, write_with_retries
+from tuning_registry.runtime.tunings import REASONS, texts_of, timings_of
+from tuning_registry.runtime.watch import TIMED, Tuning
 
 logger = logging.getLogger("tuning_registry")
 
@@ -117,6 +128,23 @@ class Recorder:
             if timings:
                 self._timings[place] = TimedCandidates.from_timings(timings)
         self._journal.touch()
+
+    def miss(self, entry: Entry, config: str | None, reason: str) -> None:
+        """Keep that the table did not decide a pinned launch, as an observation."""
+        self.observe(entry, config, MISS_REASON + reason)
+
+    def keep(self, entry: Entry, tuning: Tuning) -> None:
+        """Keep what Triton chose: a vote if it was timed here, else an observation with its reason."""
+        timings = timings_of(tuning.timings)
+        config = None if tuning.winner is None else live_config_text(tuning.winner)
+        if tuning.origin != TIMED:
+            self.observe(entry, config, REASONS[tuning.origin], timings)
+        elif config is None:
+            warn_once(("no text", entry[1]), "%s chose a config with fields that a recording cannot hold; not recorded",
+                      entry[1])  # fmt: skip
+        else:
+            candidates = tuning.candidates if tuning.candidates is not None else list(tuning.timings)
+            self.vote(entry, config, timings, texts_of(candidates))
 
     def recording(self) -> Recording:
         """The present state as a recording."""

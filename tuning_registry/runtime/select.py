@@ -52,7 +52,7 @@ def select(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
         rank: For chaos only: ranks of different parity get different candidates.
 
     Raises:
-        LaunchError: No entry, no block sizes, and `on_miss` is `error`.
+        LaunchError: No entry, no block sizes, and `on_miss` is `error`; its `miss` says why.
     """
     if policy.chaos and len(pruned) > 1:
         return Selection(_chaotic(kernel, key, pruned, rank), "chaos")
@@ -70,8 +70,8 @@ def select(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
     if policy.on_miss == "error":
         raise LaunchError(
             f"{kernel} has no config to pin for key {key or '(none)'} on {table.arch}: {miss}; record and export "
-            "this key, state block_sizes, or set on_miss to min_cost"
-        )
+            "this key, state block_sizes, or set on_miss to min_cost", miss,
+        )  # fmt: skip
     return Selection(min(ordered, key=static_estimate), "min_cost", miss)
 
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuning_registry.canonical import live_config_text
-from tuning_registry.errors import FormatError, PolicyError, RegistryError
+from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
 from tuning_registry.loader import installed_triton, load
-from tuning_registry.records import Timing
 from tuning_registry.runtime import coverage, watch
-from tuning_registry.runtime.adapter import current_target
+from tuning_registry.runtime.adapter import Adapter, current_target
 from tuning_registry.runtime.arch import Device, Devices
 from tuning_registry.runtime.choices import Choice, ChoiceLog
-from tuning_registry.runtime.coverage import Coverage, Miss
-from tuning_registry.runtime.guard import count_fault, warn_once
+from tuning_registry.runtime.coverage import Coverage, CoverageReport, Miss
+from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
 from tuning_registry.runtime.job import current_place
 from tuning_registry.runtime.keys import call_arguments, has_tensor_key, is_interpreted, kernel_name, shape_key
 from tuning_registry.runtime.policy import AutotunePolicy
@@ -29,13 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tuning_registry")
 
-# Why a choice of Triton's is no vote, as it stands in recordings.
-REASONS: Mapping[str, str] = {
-    watch.ECHO: "echo of Triton's disk cache",
-    watch.SINGLE: "single candidate",
-    watch.FAILED: "every candidate failed",
-}
-MISS_REASON = "miss: "  # before the reason of a pinned launch that the table did not decide
+_INSTEAD: Mapping[str, str] = {"timed": "timed by Triton", "error": "not launched"}
 
 
 class Session:
@@ -93,15 +86,19 @@ class Session:
         kernel, arch = kernel_name(autotuner), self.devices.current().arch
         arguments = call_arguments(autotuner.arg_names, args, kwargs)
         key = self._key(kernel, autotuner, arguments)
-        selection = self._select(autotuner, kernel, arch, key, pruned)
+        try:
+            selection = self._select(autotuner, kernel, arch, key, pruned)
+        except LaunchError as error:
+            self._note_miss(Miss(arch, kernel, key or "", error.miss, "error"), None)
+            raise
         treatment = coverage.PINNED if selection.candidate is not None else coverage.INVARIANT
         self.coverage.reach(kernel, treatment, len(autotuner.configs))
         if selection.miss:
-            self._note_miss(Miss(arch, kernel, key or "", selection.miss, selection.source), selection)
+            self._note_miss(Miss(arch, kernel, key or "", selection.miss, selection.source), selection.candidate)
         if selection.candidate is not None:
             self._note(arch, kernel, key, selection.candidate, selection.source)
             if selection.source == "chaos" and key is not None:
-                self._observe((arch, kernel, key), live_config_text(selection.candidate), "chaos")
+                self._observe((arch, kernel, key), selection.candidate, "chaos")
         # A tensor as key value is equal to itself alone: keeping the pin would keep every tensor, and find none.
         return selection.candidate, key is not None or not has_tensor_key(autotuner.keys, arguments)
 
@@ -123,7 +120,8 @@ class Session:
         if is_interpreted(autotuner):
             warn_once("interpreter", "kernels run in Triton's interpreter, whose times mean nothing: not recorded")
             return
-        self._record((arch, kernel, key), tuning)
+        self.recorder.device = self.devices.current()
+        self.recorder.keep((arch, kernel, key), tuning)
 
     def escaped(self, autotuner: Any) -> None:
         """See `adapter.Handler`."""
@@ -131,6 +129,13 @@ class Session:
         if self.policy.in_scope(kernel):
             self.coverage.reach(kernel, coverage.TIMED, len(autotuner.configs))
             self.coverage.gap(kernel, coverage.OWN_PRUNING)
+
+    def report(self, adapter: Adapter | None) -> CoverageReport:
+        """What was met so far; `adapter` finds what was not."""
+        gaps = self.coverage.known_gaps()
+        if adapter is not None:
+            gaps += guarded("looking for uncovered autotuners", adapter.unseen) or []
+        return CoverageReport(self.coverage.reached(), tuple(gaps), self.coverage.misses(), fault_counts())
 
     def _select(self, autotuner: Any, kernel: str, arch: str, key: str | None, pruned: list[Any]) -> Selection[Any]:
         """The selection of an autotuner, arch and key, kept: every call form of one key gets the same."""
@@ -159,41 +164,25 @@ class Session:
         if key is not None and text is not None:
             self.choices.add(Choice(arch, kernel, key, text, source, self.policy.is_invariant(kernel)))
 
-    def _note_miss(self, miss: Miss, selection: Selection[Any]) -> None:
+    def _note_miss(self, miss: Miss, candidate: Any) -> None:
         if not self.coverage.miss(miss):
             return
         table = self.table(miss.arch)
         logger.warning(
             "tuning_registry: miss (%s) on %s for %s key %s: %s; table %s made with Triton %s, this is %s",
             miss.reason, miss.arch, miss.kernel, miss.key or "(none)",
-            "timed by Triton" if miss.source == "timed" else f"launching by {miss.source}",
+            _INSTEAD.get(miss.source, f"launching by {miss.source}"),
             table.provenance.get("file", "(none)"), table.provenance.get("triton") or "?", installed_triton() or "?",
         )  # fmt: skip
         if miss.key:
-            config = None if selection.candidate is None else live_config_text(selection.candidate)
-            self._observe((miss.arch, miss.kernel, miss.key), config, MISS_REASON + miss.reason)
+            self._observe((miss.arch, miss.kernel, miss.key), candidate, miss.reason, is_miss=True)
 
-    def _observe(self, entry: tuple[str, str, str], config: str | None, reason: str) -> None:
+    def _observe(self, entry: tuple[str, str, str], candidate: Any, reason: str, is_miss: bool = False) -> None:
         if self.recorder is not None:
+            config = None if candidate is None else live_config_text(candidate)
             self.recorder.device = self.devices.current()
-            self.recorder.observe(entry, config, reason)
-
-    def _record(self, entry: tuple[str, str, str], tuning: watch.Tuning) -> None:
-        assert self.recorder is not None
-        self.recorder.device = self.devices.current()
-        timings = _timings(tuning.timings)
-        if tuning.origin != watch.TIMED:
-            config = None if tuning.winner is None else live_config_text(tuning.winner)
-            self.recorder.observe(entry, config, REASONS[tuning.origin], timings)
-            return
-        config = live_config_text(tuning.winner)
-        if config is None:
-            warn_once(("no text", entry[1]), "%s chose a config with fields that a recording cannot hold; not recorded",
-                      entry[1])  # fmt: skip
-            return
-        candidates = tuning.candidates if tuning.candidates is not None else list(tuning.timings)
-        texts = {live_config_text(candidate) for candidate in candidates}
-        self.recorder.vote(entry, config, timings, sorted(text for text in texts if text is not None))
+            keep = self.recorder.miss if is_miss else self.recorder.observe
+            keep(entry, config, reason)
 
 
 def table_paths(policy: AutotunePolicy) -> list[Path]:
@@ -219,27 +208,6 @@ def check_tables(policy: AutotunePolicy) -> None:
                 read_table(path)
             except RegistryError as error:
                 raise PolicyError(f"table path: {error}") from error
-
-
-def _timings(measured: Mapping[Any, Any]) -> list[Timing]:
-    """Triton's timings as records; of candidates with one canonical text the fastest stands."""
-    found: dict[str, Timing] = {}
-    for candidate, timing in measured.items():
-        text = live_config_text(candidate)
-        three = list(timing) if isinstance(timing, list | tuple) else [timing] * 3
-        if text is None or len(three) != 3:
-            continue
-        if watch.has_failed(timing):
-            found.setdefault(text, Timing(text, None, None, None))
-            continue
-        median, p20, p80 = (float(number) for number in three)
-        if not all(0 <= number < float("inf") for number in (median, p20, p80)):
-            count_fault("reading a timing", ValueError(f"not a time in ms: {three}"))
-            continue
-        before = found.get(text)
-        if before is None or before.median_ms is None or median < before.median_ms:
-            found[text] = Timing(text, median, p20, p80)
-    return list(found.values())
 
 
 def _is_among(candidate: Any, pruned: list[Any]) -> bool:

@@ -1,0 +1,61 @@
+"""The parts of a policy, made and checked before any of them is put in place."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tuning_registry.errors import PolicyError
+from tuning_registry.runtime.adapter import Adapter, check_supported, is_installed
+from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.session import Session, check_tables
+
+if TYPE_CHECKING:
+    from tuning_registry.runtime.recorder import Recorder
+
+# A process has one recorder per record path, run and source, so that no file is begun twice.
+Recorders = dict[tuple[str, str | None, str | None], "Recorder"]
+
+
+def assemble(policy: AutotunePolicy, recorders: Recorders) -> tuple[Session, Adapter | None]:
+    """Session and adapter for a policy whose mode is resolved; no adapter where there is no Triton to patch.
+
+    Args:
+        policy: The policy.
+        recorders: Those of this process; a new one is added.
+
+    Raises:
+        PolicyError: The policy cannot work here.
+    """
+    has_triton = _check(policy)
+    session = Session(policy, _recorder_of(policy, recorders))
+    return session, Adapter(session, session.pins) if has_triton else None
+
+
+def _check(policy: AutotunePolicy) -> bool:
+    """Whether Triton is there to be patched; raises where the policy needs it or cannot work."""
+    needed = policy.mode != "auto" or policy.chaos
+    if not needed and not is_installed():
+        return False
+    try:
+        check_supported()
+    except PolicyError:
+        if needed:
+            raise
+        return False
+    if policy.mode == "pinned":
+        check_tables(policy)
+    return True
+
+
+def _recorder_of(policy: AutotunePolicy, recorders: Recorders) -> Recorder | None:
+    if policy.record_path is None or policy.mode == "auto":
+        return None
+    path = os.fspath(policy.record_path)
+    place = (path, policy.run, policy.source)
+    if place not in recorders:
+        # A pinned job mostly records nothing, and need not load what writes recordings.
+        from tuning_registry.runtime.recorder import Recorder  # noqa: PLC0415
+
+        recorders[place] = Recorder(path, policy.run, policy.source)
+    return recorders[place]
