@@ -8,16 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tuning_registry.canonical import DEFAULTS, FIELDS, dump_json, parse_config
+from tuning_registry.canonical import dump_json, parse_config
 from tuning_registry.errors import printable
 from tuning_registry.names import rank_ranges
+from tuning_registry.short_configs import short_config
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.misses import MissedEntry
-    from tuning_registry.operations.reports import Choice, Entry, Run
+    from tuning_registry.operations.reports import Run
+    from tuning_registry.operations.tally import Choice, Entry
 
 _MAX_SHARED_RANKS = 60  # characters of a rank list in a table
-_MAX_SHOWN_BITS = 1000
+_MARKS = ("decided_by", "banned", "stale")
 GROUP = ("triton", "package", "version")
 
 
@@ -69,20 +71,6 @@ def _plain(value: object) -> str:
     return "-" if value is None or value == "" else str(value)
 
 
-def short_config(text: str) -> str:
-    """A config as people read it: kernel parameters, then launch options that are not at their default."""
-    config = parse_config(text)
-    parts = [f"{name}={_short_value(value)}" for name, value in config.pop("kwargs").items()]
-    launch = [name for name in FIELDS[1:] if name not in DEFAULTS or config[name] != DEFAULTS[name]]
-    return " ".join([*parts, *(f"{name}={_short_value(config[name])}" for name in launch)])
-
-
-def _short_value(value: object) -> str:
-    if isinstance(value, int) and value.bit_length() > _MAX_SHOWN_BITS:
-        return f"(an integer of {value.bit_length():,} bits)"
-    return str(value) if isinstance(value, str | int | float | None) else dump_json(value)
-
-
 def render_winners(entries: Sequence[Entry], style: Format) -> str:
     """Every entry with its elected config and its support."""
     if style is Format.json:
@@ -90,10 +78,10 @@ def render_winners(entries: Sequence[Entry], style: Format) -> str:
     if style is Format.csv:
         rows = [
             {**entry_head(e), "config": e.choices[0].config, "votes": e.choices[0].count, "of": e.votes,
-             "tie": str(e.is_tie).lower(), **entry_group(e)}
+             "tie": str(e.is_tie).lower(), **_marks(e), **entry_group(e)}
             for e in entries
         ]  # fmt: skip
-        return render_csv(rows, ["arch", "kernel", "key", "config", "votes", "of", "tie", *GROUP])
+        return render_csv(rows, ["arch", "kernel", "key", "config", "votes", "of", "tie", *_MARKS, *GROUP])
     lines: list[str] = []
     title = ""
     for entry in entries:
@@ -103,7 +91,8 @@ def render_winners(entries: Sequence[Entry], style: Format) -> str:
         lines.append("      " + printable(entry.key))
         winner = entry.choices[0]
         support = f"{winner.count}/{entry.votes}"
-        lines.append(printable(f"{support:>7}  {short_config(winner.config)}") + tie_mark(entry))
+        marks = tie_mark(entry) + _shown_marks(entry)
+        lines.append(printable(f"{support:>7}  {short_config(winner.config)}") + marks)
     return join_lines(lines[1:])
 
 
@@ -172,7 +161,22 @@ def entry_group(entry: Entry) -> dict[str, str]:
 
 def _winner(entry: Entry) -> dict[str, Any]:
     winner = entry.choices[0]
-    return {"config": parse_config(winner.config), "votes": winner.count, "of": entry.votes, "tie": entry.is_tie}
+    return {"config": parse_config(winner.config), "votes": winner.count, "of": entry.votes, "tie": entry.is_tie,
+            **_marks(entry)}  # fmt: skip
+
+
+def _marks(entry: Entry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in _MARKS}
+
+
+def _shown_marks(entry: Entry) -> str:
+    """What sets an entry apart from one that the majority decides alone."""
+    marks = [
+        "" if entry.decided_by == "majority" else "pinned" if entry.decided_by == "pin" else entry.decided_by,
+        f"{entry.banned} banned" if entry.banned else "",
+        f"stale: {entry.stale} chose from other candidates" if entry.stale else "",
+    ]
+    return "".join(f"  [{mark}]" for mark in marks if mark)
 
 
 def _vote(choice: Choice) -> dict[str, Any]:

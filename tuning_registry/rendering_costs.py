@@ -17,15 +17,15 @@ from tuning_registry.rendering import (
     join_lines,
     render_csv,
     render_json,
-    short_config,
     tie_mark,
     voters_text,
 )
+from tuning_registry.short_configs import short_config
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.evidence import Gap
     from tuning_registry.operations.costs import CostedEntry
-    from tuning_registry.operations.reports import Choice
+    from tuning_registry.operations.tally import Choice
 
 _ENTRY = ("arch", "kernel", "key", "verdict", "cost_percent", "winner_failed_on")
 _CHOICE = ("config", "count", "of", "gap_percent", "noise_percent", "choice_cost_percent", "timed_by", "ranks", "runs")

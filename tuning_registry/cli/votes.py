@@ -16,6 +16,8 @@ from tuning_registry.cli.options import (
     KernelFilter,
     PackageFilter,
     Paths,
+    Policy,
+    PolicyOption,
     RunFilter,
     SourceFilter,
     TritonFilter,
@@ -33,6 +35,7 @@ def winners(
     source: SourceFilter = None,
     triton: TritonFilter = None,
     package: PackageFilter = None,
+    policy: PolicyOption = Policy.majority,
     style: FormatOption = Format.table,
     exit_code: ExitCode = False,
     db: Db = None,
@@ -41,7 +44,7 @@ def winners(
     from tuning_registry.operations.reports import find_winners
 
     store = open_store(ctx, db)
-    found = find_winners(store, selection_of(arch, kernel, run, source, triton, package))
+    found = find_winners(store, selection_of(arch, kernel, run, source, triton, package), policy.value)
     print_data(render_winners(found, style))
     say(count_of(len(found), "winner") if found else nothing_matches(store))
     if exit_code:

@@ -195,9 +195,12 @@ def insert_timings(connection: sa.Connection, rows: list[tuple[Any, ...]]) -> No
         )
         return
     into = "timings (entry_id, config_id, recording_id, median_ms, p20_ms, p80_ms)"
-    with connection.connection.cursor() as cursor, cursor.copy(f"COPY {into} FROM STDIN") as copy:  # type: ignore[attr-defined]  # psycopg's
-        text = "".join([f"{e}\t{c}\t{r}\t{m!r}\t{p20!r}\t{p80!r}\n" for e, c, r, m, p20, p80 in rows])
-        copy.write(text.replace("nan", "\\N"))
+    text = "".join([f"{e}\t{c}\t{r}\t{m!r}\t{p20!r}\t{p80!r}\n" for e, c, r, m, p20, p80 in rows])
+    try:
+        with connection.connection.cursor() as cursor, cursor.copy(f"COPY {into} FROM STDIN") as copy:  # type: ignore[attr-defined]  # psycopg's
+            copy.write(text.replace("nan", "\\N"))
+    except connection.dialect.loaded_dbapi.Error as error:  # past SQLAlchemy, which would have translated it
+        raise translate_error(error, connection.engine.url) from error
 
 
 def translate_error(error: Exception, url: sa.URL) -> DatabaseError:

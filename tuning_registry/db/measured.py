@@ -1,4 +1,4 @@
-"""Every SELECT over timings and candidate sets, each named after the question it answers."""
+"""Every SELECT over timings, each named after the question it answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db.queries import counting_recordings
-from tuning_registry.db.schema import candidate_sets, configs, timings
+from tuning_registry.db.schema import configs, timings
 from tuning_registry.selection import Selection
 
 
@@ -23,11 +23,6 @@ def timings_of(entry_ids: Collection[int], config_ids: Collection[int] | None = 
     if config_ids is not None:
         query = query.where(timings.c.config_id.in_(list(config_ids)))
     return query
-
-
-def candidate_sets_of(entry_ids: Collection[int]) -> sa.Select[Any]:
-    """From which set of candidates was each of these entries chosen, by recording?"""
-    return sa.select(candidate_sets).where(candidate_sets.c.entry_id.in_(list(entry_ids)))
 
 
 def config_texts(config_ids: Collection[int]) -> sa.Select[Any]:

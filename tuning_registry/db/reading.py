@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db import dialects, measured, observed, provenance, queries, schema
+from tuning_registry.db import decisions, dialects, measured, observed, provenance, queries, schema
 from tuning_registry.selection import Selection
 
 Row = Mapping[str, Any]
@@ -47,6 +47,10 @@ class Reading:
         """See `queries.version_groups`."""
         return self._rows(queries.version_groups())
 
+    def candidate_set_tally(self, selection: Selection) -> list[Row]:
+        """See `queries.candidate_set_tally`."""
+        return self._rows(queries.candidate_set_tally(selection, self.environments_that_count(selection)))
+
     def who_voted(
         self, selection: Selection, entry_ids: Sequence[int]
     ) -> Iterator[tuple[int, int, int, str, int, int]]:
@@ -71,13 +75,25 @@ class Reading:
         for row in self.connection.execute(measured.timings_of(entry_ids, config_ids)):
             yield tuple(row)
 
-    def candidate_sets_of(self, entry_ids: Sequence[int]) -> Iterator[Row]:
-        """See `measured.candidate_sets_of`."""
-        return self._chunked(measured.candidate_sets_of, entry_ids)
-
     def config_texts(self, config_ids: Sequence[int]) -> dict[int, str]:
         """See `measured.config_texts`."""
         return {row["id"]: row["text"] for row in self._chunked(measured.config_texts, config_ids)}
+
+    def override_history(self) -> list[Row]:
+        """See `decisions.override_history`."""
+        return self._rows(decisions.override_history())
+
+    def kernels_recorded(self, arch: str) -> list[str]:
+        """See `decisions.kernels_recorded`."""
+        return list(self.connection.execute(decisions.kernels_recorded(arch)).scalars())
+
+    def configs_recorded(self, arch: str, kernel: str, lookup_key: str | None) -> list[str]:
+        """See `decisions.configs_recorded`."""
+        return list(self.connection.execute(decisions.configs_recorded(arch, kernel, lookup_key)).scalars())
+
+    def exports_made(self, digest: str | None, arch: str | None) -> list[Row]:
+        """See `decisions.exports_made`."""
+        return self._rows(decisions.exports_made(digest, arch))
 
     def recording_facts(self, selection: Selection) -> list[Row]:
         """See `provenance.recording_facts`."""

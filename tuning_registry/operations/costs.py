@@ -9,8 +9,8 @@ from typing import Final
 from tuning_registry.db.store import Store
 from tuning_registry.evidence import Gap, compare, slowdowns
 from tuning_registry.operations.measurements import Measurements
-from tuning_registry.operations.reports import Entry, split_entries
 from tuning_registry.operations.shapes import Shapes
+from tuning_registry.operations.tally import Entry, split_entries
 from tuning_registry.selection import Selection
 
 CONFLICT: Final = "conflict"
@@ -63,16 +63,18 @@ def _most_costly_first(costed: CostedEntry) -> tuple[bool, float]:
 
 
 def _cost(entry: Entry, measurements: Measurements) -> CostedEntry:
-    measured = measurements.of(entry.shape, [choice.config_id for choice in entry.choices])
-    winner, *others = entry.choices
-    times = measured.get(winner.config_id, {})
+    measured = measurements.of(
+        entry.shape, [choice.config_id for choice in entry.choices if choice.config_id is not None]
+    )
+    times, *timed = (measured.get(choice.config_id or 0, {}) for choice in entry.choices)
+    others = entry.choices[1:]
     chosen = {
-        recording: measured.get(other.config_id, {}) for other in others for recording in sorted(other.recordings)
+        recording: by_rank for other, by_rank in zip(others, timed, strict=True) for recording in other.recordings
     }
     lost = slowdowns(times, chosen)
     return CostedEntry(
         entry,
-        tuple(compare(times, measured.get(other.config_id, {}), other.recordings) for other in others),
+        tuple(compare(times, by_rank, other.recordings) for other, by_rank in zip(others, timed, strict=True)),
         100 * statistics.mean(lost) if lost else None,
         sum(recording in times and times[recording] is None for recording in chosen),
     )
