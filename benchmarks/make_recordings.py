@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Make many recordings whose votes are drawn from the eight real ones.
 
-usage: make_recordings.py RANKS COPIES FOLDER
+usage: make_recordings.py RANKS COPIES FOLDER [--timings]
 
 Each file holds the real entries COPIES times, told apart by one more value in the key; every vote is the choice of a
 real rank, drawn at random with a fixed seed. COPIES=11 gives 485 entries: a few keys start with a dtype and stay single.
+With --timings each recording has a `timings.rank<N>.json` beside it: the timings of the rank whose choice was drawn.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any
 REAL = Path(__file__).resolve().parent.parent / "examples" / "h200"
 
 
-def make_recordings(ranks: int, copies: int, folder: Path) -> None:
-    """Write `rec.rank0.json` ... into `folder`."""
+def make_recordings(ranks: int, copies: int, folder: Path, *, timings: bool = False) -> None:
+    """Write `rec.rank0.json` ... into `folder`, and `timings.rank0.json` ... if asked to."""
     rng = random.Random(2026)
     real: list[dict[str, Any]] = [json.loads(path.read_text()) for path in sorted(REAL.glob("rec.rank*.json"))]
+    timed: list[dict[str, Any]] = [json.loads(path.read_text()) for path in sorted(REAL.glob("timings.rank*.json"))]
     slots = [
         (arch, kernel, key, name)
         for arch, kernels in real[0].items()
@@ -32,10 +34,14 @@ def make_recordings(ranks: int, copies: int, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(ranks):
         recording: dict[str, dict[str, dict[str, Any]]] = {}
+        measured: dict[str, dict[str, dict[str, Any]]] = {}
         for arch, kernel, key, name in slots:
-            chosen = rng.choice(real)[arch][kernel][key]
-            recording.setdefault(arch, {}).setdefault(kernel, {})[name] = chosen
+            drawn = rng.randrange(len(real))
+            recording.setdefault(arch, {}).setdefault(kernel, {})[name] = real[drawn][arch][kernel][key]
+            measured.setdefault(arch, {}).setdefault(kernel, {})[name] = timed[drawn][arch][kernel][key]
         (folder / f"rec.rank{rank}.json").write_text(json.dumps(recording, indent=1, sort_keys=True))
+        if timings:
+            (folder / f"timings.rank{rank}.json").write_text(json.dumps(measured))
 
 
 def copied_names(key: str, copies: int) -> list[str]:
@@ -45,4 +51,5 @@ def copied_names(key: str, copies: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    make_recordings(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    words = [word for word in sys.argv[1:] if word != "--timings"]
+    make_recordings(int(words[0]), int(words[1]), Path(words[2]), timings="--timings" in sys.argv)

@@ -522,13 +522,14 @@ def test_a_role_that_may_only_read(database: str, cli: Cli, weak: str, tmp_path:
 
 def before_votes(monkeypatch: pytest.MonkeyPatch, act: Callable[[sa.Connection], None]) -> None:
     """Do something in the middle of the next ingest's transaction, after it has written rows."""
-    insert = dialects.insert_votes
+    insert = dialects.insert_unrolled
 
-    def act_and_insert(connection: sa.Connection, choices: Any) -> None:
-        act(connection)
-        insert(connection, choices)
+    def act_and_insert(connection: sa.Connection, table: sa.Table, *rows: Any) -> None:
+        if table.name == "votes":
+            act(connection)
+        insert(connection, table, *rows)
 
-    monkeypatch.setattr(dialects, "insert_votes", act_and_insert)
+    monkeypatch.setattr(dialects, "insert_unrolled", act_and_insert)
 
 
 def backend_of(connection: sa.Connection) -> int:

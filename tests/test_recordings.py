@@ -73,7 +73,20 @@ REFUSED = {
     "vLLM": (b'{"1": {"BLOCK_SIZE_M": 16, "num_warps": 4}}', "a fused-MoE config file of vLLM or SGLang"),
     "Triton autotune cache": (b'{"key": [1], "configs_timings": []}', "Triton's autotune cache file"),
     "Triton metadata": (b'{"hash": "x", "triton_version": "3.6.0"}', "Triton's compile metadata"),
-    "timings": (one("[[{}, [1, 1, 1]]]").encode(), "a file of candidate timings holds no votes"),
+    "votes and timings": (
+        json.dumps({"sm90": {"k": {"M=1": FULL, "M=2": [[FULL, [1, 1, 1]]]}}}).encode(),
+        "at sm90/k/M=2: expected a config, found an array; votes and candidates' timings go in files of their own",
+    ),
+    "timings and votes": (
+        json.dumps({"sm90": {"k": {"M=1": [[FULL, [1, 1, 1]]], "M=2": FULL}}}).encode(),
+        r"at sm90/k/M=2: expected an array of \[config, \[median, p20, p80\]\], found an object",
+    ),
+    "timings of half a config": (one("[[{}, [1, 1, 1]]]").encode(), "at sm90/k/M=1/0/kwargs: required config field"),
+    "negative times": (one(f"[[{TEXT}, [1, -1, 1]]]").encode(), "at sm90/k/M=1/0: expected milliseconds"),
+    "a sentinel for a time": (one(f"[[{TEXT}, [-1.0, -1.0, -1.0]]]").encode(), "at sm90/k/M=1/0: expected milli"),
+    "NaN for a time": (one(f"[[{TEXT}, [NaN, 1, 1]]]").encode(), "at sm90/k/M=1/0: expected milliseconds"),
+    "two times": (one(f"[[{TEXT}, [1, 1]]]").encode(), "expected \\[median, p20, p80\\] in ms, found 2 numbers"),
+    "timed twice": (one(f"[[{TEXT}, [1, 1, 1]], [{TEXT}, [2, 2, 2]]]").encode(), "one candidate is timed twice"),
     "other format": (b'{"format": "other", "version": 1}', "at format: expected 'tuning-registry recording'"),
     "later version": (
         json.dumps(version_1({}) | {"version": 2}).encode(),
@@ -143,7 +156,11 @@ def test_failed_candidates_have_no_times() -> None:
         {}, timings={"sm90": {"k": {"M=1": [[FULL, [0.2, 0.1, 0.3]], [b, None], [c, [float("inf")] * 3]]}}}
     )
     timings = parse_recording(json.dumps(document).encode(), "r.json").timings["sm90"]["k"]["M=1"]
-    assert [(t.median_ms, t.p20_ms, t.p80_ms) for t in timings] == [(0.2, 0.1, 0.3), (None,) * 3, (None,) * 3]
+    assert [(t.median_ms, t.p20_ms, t.p80_ms) for t in timings] == [
+        (None,) * 3,
+        (None,) * 3,
+        (0.2, 0.1, 0.3),
+    ]  # by text
 
 
 def test_ranks_come_from_names() -> None:
@@ -160,14 +177,34 @@ def test_unreadable_paths(tmp_path: Path) -> None:
 
 def test_the_quick_road_reads_the_real_recordings_alike() -> None:
     reader = QuickReader()
-    for path in sorted(H200.glob("*.json")):
+    files = sorted(H200.glob("*.json"))
+    assert len(files) == 16  # votes and timings of eight ranks
+    for path in files:
         assert reader.read(path) == read_recording(path)
-        assert reader._read_seed(path.read_bytes()) is not None  # and is really taken
+        assert reader.read_quickly(path.read_bytes(), str(path)) is not None  # and is really taken
+
+
+milliseconds = st.floats(0, 1e6) | st.integers(0, 5) | st.sampled_from([float("inf"), -1.0, -0.0])
+timed = st.lists(st.tuples(configs, st.none() | st.tuples(*[milliseconds] * 3)), max_size=3)
 
 
 names = texts | st.sampled_from(["k", "sm90", "M=1", "M=True", "a:b", "*"])
-documents = st.dictionaries(
-    names, st.dictionaries(names, st.dictionaries(names, configs, max_size=3), max_size=3), max_size=3
+
+
+def by_entry(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(
+        names, st.dictionaries(names, st.dictionaries(names, leaves, max_size=3), max_size=3), max_size=3
+    )
+
+
+sections = {"timings": by_entry(timed),
+            "candidate_sets": by_entry(texts), "triton": st.sampled_from(["3.6.0", "Infinity", ""])}  # fmt: skip
+documents = (
+    by_entry(configs)
+    | by_entry(timed)
+    | st.fixed_dictionaries({"votes": by_entry(configs)}, optional=sections).map(
+        lambda said: {"format": "tuning-registry recording", "version": 1, "run": "r", "rank": 0, **said}
+    )
 )
 
 
@@ -183,9 +220,9 @@ def test_the_quick_road_never_differs_from_the_strict_one(
             + data.draw(st.sampled_from([b"", b'"', b":", b"}", b"{", b"1", b"\\", b"\x00", b",", b"NaN"]))
             + text[position + data.draw(st.integers(0, 2)) :]
         )
-    quick = QuickReader()._read_seed(text)
+    quick = QuickReader().read_quickly(text, "r.json")
     if quick is not None:
-        assert quick == parse_recording(text, "r.json").votes
+        assert quick == parse_recording(text, "r.json")
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from tuning_registry.canonical import dump_json, parse_config
 from tuning_registry.recordings import FORMAT, VERSION
-from tuning_registry.records import ByEntry, Observation, Recording, Timing
+from tuning_registry.records import ByEntry, Observation, Recording, TimedCandidates
 
 T = TypeVar("T")
 
@@ -66,5 +66,5 @@ def _observation(observation: Observation) -> dict[str, Any]:
     return {"config": config, "reason": observation.reason}
 
 
-def _timings(timings: list[Timing]) -> list[Any]:
-    return [[parse_config(t.config), [t.median_ms, t.p20_ms, t.p80_ms]] for t in timings]
+def _timings(timed: TimedCandidates) -> list[Any]:
+    return [[parse_config(t.config), [t.median_ms, t.p20_ms, t.p80_ms]] for t in timed]

@@ -13,7 +13,7 @@ from tuning_registry.entries import read_entries
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.files import parse_json, read_bytes
 from tuning_registry.names import lookup_key
-from tuning_registry.records import Header, Observation, Recording, Timing
+from tuning_registry.records import ByEntry, Header, Observation, Recording, TimedCandidates, Timing
 
 FORMAT = "tuning-registry recording"
 VERSION = 1
@@ -50,6 +50,8 @@ def parse_recording(data: bytes, file: str) -> Recording:
         other = _other_kind(document)
         if other:
             raise FormatError(f"this is {other}, not a recording {{arch: {{kernel: {{key: config}}}}}}")
+        if _holds_timings(document):
+            return _from_timings(document, file)
         return Recording(file, Header(), read_entries(document, _config))
     except RecordingError:
         raise
@@ -61,6 +63,29 @@ def rank_in_name(file_name: str) -> tuple[str, int | None]:
     """Prefix and rank of `<prefix>.rank<N>.json`; the stem and None for another name."""
     match = _RANK_NAME.fullmatch(file_name)
     return (match["prefix"], int(match["rank"])) if match else (file_name.removesuffix(".json"), None)
+
+
+def _holds_timings(document: Mapping[str, Any]) -> bool:
+    """Whether the first entry of a seed document is an array of candidates rather than a config."""
+    kernels = [entries for entries in document.values() if isinstance(entries, dict)]
+    entries = [keys for names in kernels for keys in names.values() if isinstance(keys, dict)]
+    return isinstance(next((value for keys in entries for value in keys.values()), None), list)
+
+
+def _from_timings(document: Mapping[str, Any], file: str) -> Recording:
+    """A file of candidates' timings, `{arch: {kernel: {key: [[config, [median, p20, p80]], ...]}}}`: it never votes."""
+    timings = read_entries(document, read_timings)
+    return Recording(file, Header(), {}, timings=timings, candidate_sets=timed_sets(timings))
+
+
+def timed_sets(timings: ByEntry[TimedCandidates]) -> dict[str, dict[str, dict[str, str]]]:
+    """Fingerprint of each entry's candidates, where those that were timed are all there were."""
+    return {
+        arch: {
+            kernel: {key: timed.fingerprint for key, timed in entries.items()} for kernel, entries in kernels.items()
+        }
+        for arch, kernels in timings.items()
+    }
 
 
 def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
@@ -93,9 +118,19 @@ def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
         Header(**fields),
         section("votes", _config),
         section("observations", _observation),
-        section("timings", _timings),
+        section("timings", read_timings),
         section("candidate_sets", check_text),
     )
+    check_kinds(recording)
+    return recording
+
+
+def check_kinds(recording: Recording) -> None:
+    """Refuse an entry with a vote and an observation.
+
+    Raises:
+        FormatError: Names the entry.
+    """
     both = [
         (arch, kernel, key)
         for arch, kernels in recording.observations.items()
@@ -105,12 +140,11 @@ def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
     ]
     if both:
         raise FormatError("an observation is no vote, yet this entry has both", ("observations", *both[0]))
-    return recording
 
 
 def _config(value: Any) -> str:
     if isinstance(value, list):
-        raise FormatError("expected a config, found an array; a file of candidate timings holds no votes")
+        raise FormatError("expected a config, found an array; votes and candidates' timings go in files of their own")
     return config_text(value)
 
 
@@ -121,7 +155,12 @@ def _observation(value: Any) -> Observation:
     return Observation(None if config is None else config_text(config), check_text(value["reason"], ("reason",)))
 
 
-def _timings(value: Any) -> list[Timing]:
+def read_timings(value: Any) -> TimedCandidates:
+    """The timings of an entry's candidates, `[[config, [median, p20, p80]], ...]` in ms.
+
+    Raises:
+        FormatError: With the path to what is wrong.
+    """
     if not isinstance(value, list):
         raise FormatError(f"expected an array of [config, [median, p20, p80]], found {describe(value)}")
     timings = []
@@ -132,9 +171,7 @@ def _timings(value: Any) -> list[Timing]:
             timings.append(Timing(config_text(pair[0]), *_milliseconds(pair[1])))
         except FormatError as fault:
             raise fault.under(str(index)) from fault
-    if len({timing.config for timing in timings}) != len(timings):
-        raise FormatError("one candidate is timed twice")
-    return timings
+    return TimedCandidates.from_timings(timings)
 
 
 def _milliseconds(value: object) -> tuple[float | None, float | None, float | None]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from tuning_registry.canonical import check_text, describe
+from tuning_registry.canonical import check_text, describe, text_digest
 from tuning_registry.errors import FormatError
 from tuning_registry.names import is_known_arch, normal_arch, normal_distribution
 
@@ -15,14 +16,70 @@ T = TypeVar("T")
 ByEntry = Mapping[str, Mapping[str, Mapping[str, T]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+Times = tuple[float, float, float]  # median, 20th and 80th percentile, in milliseconds
+
+
+class Timing(NamedTuple):
     """One candidate (its canonical text) and its times in milliseconds, all None when it failed."""
 
     config: str
     median_ms: float | None
     p20_ms: float | None
     p80_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCandidates:
+    """The candidates of one entry as one rank timed them, in columns: a fleet's recordings hold millions.
+
+    Attributes:
+        configs: Canonical texts, sorted.
+        times_ms: Their times, in the same order; None for one that failed.
+    """
+
+    configs: tuple[str, ...]
+    times_ms: tuple[Times | None, ...]
+
+    @classmethod
+    def from_timings(cls, timings: Iterable[Timing]) -> TimedCandidates:
+        """The columns of these rows, in whatever order.
+
+        Raises:
+            FormatError: One candidate stands twice.
+        """
+        rows = sorted(timings, key=lambda timing: timing.config)
+        configs = tuple(row.config for row in rows)
+        if len(set(configs)) != len(rows):
+            raise FormatError("one candidate is timed twice")
+        times = (None if m is None or p20 is None or p80 is None else (m, p20, p80) for _, m, p20, p80 in rows)
+        return cls(configs, tuple(times))
+
+    def __len__(self) -> int:
+        """Number of candidates."""
+        return len(self.configs)
+
+    def __iter__(self) -> Iterator[Timing]:
+        """One row a candidate."""
+        for text, times in zip(self.configs, self.times_ms, strict=True):
+            yield Timing(text, *(times or (None,) * 3))
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the candidates (`candidate_set_digest`)."""
+        return _digest_of_sorted(self.configs)
+
+
+def candidate_set_digest(configs: Iterable[str]) -> str:
+    """Fingerprint of the candidates an entry was chosen from, pruned ones left out: equal sets have equal ones.
+
+    SHA-256 of the canonical texts, sorted and joined by line ends.
+    """
+    return _digest_of_sorted(tuple(sorted(configs)))
+
+
+@functools.lru_cache(maxsize=4096)  # ranks choose from the same few sets over and over
+def _digest_of_sorted(configs: tuple[str, ...]) -> str:
+    return text_digest("\n".join(configs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +179,7 @@ class Recording:
         header: What it says about itself.
         votes: Canonical config text by arch, kernel and key.
         observations: Choices that are no votes.
-        timings: Every candidate's timing, by entry; configs as canonical texts.
+        timings: Every candidate's timing, by entry.
         candidate_sets: Fingerprint of the candidates an entry was chosen from.
     """
 
@@ -130,7 +187,7 @@ class Recording:
     header: Header
     votes: ByEntry[str]
     observations: ByEntry[Observation] = field(default_factory=dict)
-    timings: ByEntry[list[Timing]] = field(default_factory=dict)
+    timings: ByEntry[TimedCandidates] = field(default_factory=dict)
     candidate_sets: ByEntry[str] = field(default_factory=dict)
 
     def strange_archs(self) -> list[str]:

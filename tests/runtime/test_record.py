@@ -30,7 +30,7 @@ from tests.runtime.fakes import (
 )  # fmt: skip
 from tuning_registry.canonical import text_digest
 from tuning_registry.errors import LaunchError
-from tuning_registry.records import Observation, Timing
+from tuning_registry.records import Observation, TimedCandidates, Timing
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
 from tuning_registry.runtime.adapter import Adapter
 
@@ -62,7 +62,13 @@ def test_the_winner_and_all_timings_are_kept(tmp_path: Path) -> None:
     assert recording.votes == {ARCH: {NAME: {KEY: texts[1]}}}
     assert recording.observations == {}
     assert recording.timings == {
-        ARCH: {NAME: {KEY: [Timing(text, m, m * 0.9, m * 1.1) for text, m in zip(texts, (3.0, 1.0, 2.0), strict=True)]}}
+        ARCH: {
+            NAME: {
+                KEY: TimedCandidates.from_timings(
+                    Timing(text, m, m * 0.9, m * 1.1) for text, m in zip(texts, (3.0, 1.0, 2.0), strict=True)
+                )
+            }
+        }
     }
     assert recording.candidate_sets == {ARCH: {NAME: {KEY: text_digest("\n".join(sorted(texts)))}}}
     header = recording.header
@@ -130,7 +136,8 @@ def test_one_failed_candidate_is_timed_as_null(tmp_path: Path) -> None:
     launch(autotuner(timer=Timer([None, 2.0, 3.0])))
     recording = finished(tmp_path)
     assert recording.votes[ARCH][NAME][KEY] == text_of(three()[1])
-    assert [timing.median_ms for timing in recording.timings[ARCH][NAME][KEY]] == [None, 2.0, 3.0]
+    medians = {timing.config: timing.median_ms for timing in recording.timings[ARCH][NAME][KEY]}
+    assert [medians[text_of(config)] for config in three()] == [None, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("answer", [2.0, [2.0, 2.0, 2.0]])
@@ -272,9 +279,9 @@ def test_a_tuning_that_fails_halfway_is_forgotten(tmp_path: Path) -> None:
         launch(kernel)
     launch(kernel)
     recording = finished(tmp_path)
-    medians = [timing.median_ms for timing in recording.timings[ARCH][NAME][KEY]]
+    medians = {timing.median_ms: timing.config for timing in recording.timings[ARCH][NAME][KEY]}
     assert len(medians) == 3
-    assert recording.votes[ARCH][NAME][KEY] == text_of(three()[medians.index(1.0)])
+    assert recording.votes[ARCH][NAME][KEY] == medians[1.0]
 
 
 @pytest.mark.usefixtures("alone")

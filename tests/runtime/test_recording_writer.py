@@ -10,7 +10,7 @@ from tuning_registry.canonical import config_text
 from tuning_registry.names import is_known_arch, normal_arch
 from tuning_registry.recording_writer import recording_bytes, recording_document
 from tuning_registry.recordings import parse_recording
-from tuning_registry.records import Header, Observation, Recording, Timing
+from tuning_registry.records import Header, Observation, Recording, TimedCandidates, Timing
 
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 name = text.filter(bool)
@@ -47,7 +47,7 @@ headers = st.builds(
 
 
 @given(headers, by_entry(config), by_entry(st.builds(Observation, st.none() | config, text)),
-       by_entry(st.lists(timing, max_size=3, unique_by=lambda t: t.config)), by_entry(text))  # fmt: skip
+       by_entry(st.lists(timing, max_size=3, unique_by=lambda t: t.config).map(TimedCandidates.from_timings)), by_entry(text))  # fmt: skip
 def test_what_is_written_is_read_back(header: Any, votes: Any, observations: Any, timings: Any, sets: Any) -> None:
     for seen, kernels in observations.items():
         for kernel, keys in kernels.items():

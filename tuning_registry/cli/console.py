@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from typing import TypeVar
 
 import typer
 
 from tuning_registry.errors import FileError
+
+T = TypeVar("T")
 
 
 def say(text: str) -> None:
@@ -30,7 +32,7 @@ def write_stdout(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def track_files(files: Sequence[Path]) -> Iterator[Path]:
+def track_files(files: Sequence[T]) -> Iterator[T]:
     """The files, with a progress bar on a terminal and silently elsewhere."""
     if not sys.stderr.isatty():
         yield from files

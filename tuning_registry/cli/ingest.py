@@ -21,6 +21,10 @@ def ingest(
     paths: Paths,
     run: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run, where not stated.")] = None,
     rank: Annotated[int | None, typer.Option(metavar="N", help="Rank, for one file that does not state it.")] = None,
+    arch: Annotated[
+        str | None,
+        typer.Option("--arch", metavar="ARCH", help="Architecture, for a Triton cache that does not say it."),
+    ] = None,
     triton: StatedTriton = None,
     package: StatedPackages = None,
     source: Annotated[str | None, typer.Option(metavar="TEXT", help="Where the recordings come from.")] = None,
@@ -30,12 +34,12 @@ def ingest(
     ] = False,
     db: Db = None,
 ) -> None:
-    """Take per-rank recordings into the database, all or nothing."""
+    """Take per-rank recordings, timings and Triton caches into the database, all or nothing."""
     from tuning_registry.operations.ingest import IngestOptions
     from tuning_registry.operations.ingest import ingest as take_in
 
     store = open_store(ctx, db)
-    options = IngestOptions(run, rank, triton, parse_packages(package or []), source, replace, keep_going)
+    options = IngestOptions(run, rank, arch, triton, parse_packages(package or []), source, replace, keep_going)
     report = take_in(store, paths, options, track_files)
     _say_ingested(report)
     if report.skipped:
@@ -56,8 +60,14 @@ def _say_ingested(report: IngestReport) -> None:
         )
     for arch in report.strange_archs:
         say(f"note: {printable(arch)!r} is spelled like no known architecture; stored as given")
+    if report.unowned_caches:
+        say("note: winners in a Triton cache are observed and do not vote; if one rank wrote it, say which: --rank N")
     parts = [count_of(report.new, "recording"), count_of(report.votes, "vote")]
+    if report.timings:
+        parts.append(count_of(report.timings, "timing"))
     parts.append(f"{report.new_entries:,} new {'entry' if report.new_entries == 1 else 'entries'}")
+    if report.observations:
+        parts.append(count_of(report.observations, "observation"))
     others = {
         "already ingested": report.already,
         "completed": report.completed,

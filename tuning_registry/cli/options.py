@@ -17,7 +17,10 @@ Db = Annotated[
         show_default=False,
     ),
 ]
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Recordings: files, folders or quoted globs.")]
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH...", help="Recordings: files, folders or quoted globs; also a TRITON_CACHE_DIR."),
+]
 ArchFilter = Annotated[
     str | None, typer.Option("--arch", metavar="ARCH", help="Only this architecture: sm90, gfx942, ...")
 ]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tuning_registry.canonical import dump_json, text_digest
+from tuning_registry.db.schema import NO_RANK
 from tuning_registry.names import lookup_key, top_module
 from tuning_registry.packages import module_owners
 from tuning_registry.records import ByEntry, Header, Recording
@@ -17,6 +20,8 @@ from tuning_registry.voting import check_twin_keys
 
 # What a recording may hold; each kind has an identity of its own, and may arrive in a file of its own.
 KINDS = ("votes", "observations", "timings")
+
+_FAILED = (math.nan, math.nan, math.nan)  # an array holds no None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class Pending:
             hold are left out.
         environment: Its software.
         vote_counts: Number of votes by architecture.
+        timing_count: Number of candidates' timings.
+        observation_count: Number of observations.
     """
 
     file: str
@@ -53,13 +60,35 @@ class Pending:
     digests: Mapping[str, str]
     environment: Environment
     vote_counts: Mapping[str, int]
+    timing_count: int = 0
+    observation_count: int = 0
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Run and rank."""
+        """Run and rank (NO_RANK: a recording of none)."""
         assert self.header.run is not None
-        assert self.header.rank is not None
-        return self.header.run, self.header.rank
+        return self.header.run, NO_RANK if self.header.rank is None else self.header.rank
+
+
+@dataclass(frozen=True, slots=True)
+class TimedEntry:
+    """The timings of one entry's candidates, in columns: 24 bytes a candidate and recording.
+
+    Attributes:
+        configs: Numbers of the candidates.
+        positions: Positions in `Batch.pending` of the recordings that timed exactly these.
+        times_ms: For each of them, for each candidate: median, 20th and 80th percentile; NaN when it failed.
+    """
+
+    configs: tuple[int, ...]
+    positions: array[int] = field(default_factory=lambda: array("i"))
+    times_ms: array[float] = field(default_factory=lambda: array("d"))
+
+    def columns_of(self, place: int) -> tuple[array[float], array[float], array[float]]:
+        """Medians, 20th and 80th percentiles of one candidate, by position."""
+        width = 3 * len(self.configs)
+        start = 3 * place
+        return self.times_ms[start::width], self.times_ms[start + 1 :: width], self.times_ms[start + 2 :: width]
 
 
 @dataclass(slots=True)
@@ -76,8 +105,10 @@ class Batch:
     # (entry, config) -> positions in `pending` that chose it
     votes: dict[tuple[int, int], array[int]] = field(default_factory=lambda: defaultdict(lambda: array("i")))
     observations: list[tuple[int, int, int | None, str]] = field(default_factory=list)
-    timings: list[tuple[int, int, int, float | None, float | None, float | None]] = field(default_factory=list)
-    candidate_sets: list[tuple[int, int, str]] = field(default_factory=list)
+    # (entry, configs of its candidates) -> who timed them
+    timings: dict[tuple[int, tuple[str, ...]], TimedEntry] = field(default_factory=dict)
+    # (entry, fingerprint) -> positions in `pending`
+    candidate_sets: dict[tuple[int, str], array[int]] = field(default_factory=lambda: defaultdict(lambda: array("i")))
     # Which distribution, in which version, owns each top-level module
     owners: dict[Environment, dict[str, tuple[str, str]]] = field(default_factory=dict)
     _entry_ids: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
@@ -85,12 +116,13 @@ class Batch:
     _entry_shapes: list[int] = field(default_factory=list)
     _config_ids: dict[str, int] = field(default_factory=dict)
     _choice_digests: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    _statement_digests: dict[tuple[int, tuple[str, ...]], bytes] = field(default_factory=dict)
 
     def add(self, recording: Recording, header: Header, *, is_named: bool) -> None:
         """Take one recording in, under its final header.
 
         Raises:
-            RecordingError: It holds two votes on one key in two spellings (`M=True` and `M=1`).
+            RecordingError: It holds one key in two spellings (`M=True` and `M=1`).
         """
         position = len(self.pending)
         chosen: list[tuple[int, int]] = []
@@ -110,7 +142,7 @@ class Batch:
                     chosen.append((entry, config))
             if len(chosen) > before:
                 counts[arch] = len(chosen) - before
-        self._refuse_twin_keys(recording, chosen)
+        self._refuse_twin_keys(recording.file, recording.votes, [entry for entry, _ in chosen])
         environment = _environment(header)
         for choice in chosen:
             self.votes[choice].append(position)
@@ -123,7 +155,9 @@ class Batch:
         if not chosen and (digests["observations"] or digests["timings"]):
             digests["votes"] = ""  # a file of timings makes no statement about votes; an empty one says: none
         held = {kind: digest for kind, digest in digests.items() if digest}
-        self.pending.append(Pending(recording.file, header, is_named, held, environment, counts))
+        timed = sum(len(t) for names in recording.timings.values() for keys in names.values() for t in keys.values())
+        seen = sum(len(keys) for names in recording.observations.values() for keys in names.values())
+        self.pending.append(Pending(recording.file, header, is_named, held, environment, counts, timed, seen))
         sections: list[ByEntry[Any]] = [recording.votes, recording.observations, recording.timings]
         modules = {top_module(kernel) for part in sections for kernels in part.values() for kernel in kernels} - {""}
         self.owners.setdefault(environment, {}).update(module_owners(modules, header))
@@ -152,13 +186,20 @@ class Batch:
         text = dump_json([*self.entries[choice[0]], self.configs[choice[1]]])
         return self._choice_digests.setdefault(choice, hashlib.sha256(text.encode()).digest())
 
-    def _refuse_twin_keys(self, recording: Recording, chosen: list[tuple[int, int]]) -> None:
+    def _statement_digest(self, entry: int, texts: tuple[str, ...]) -> bytes:
+        known = self._statement_digests.get((entry, texts))
+        if known is None:
+            known = hashlib.sha256(dump_json([*self.entries[entry], *texts]).encode()).digest()
+            self._statement_digests[entry, texts] = known
+        return known
+
+    def _refuse_twin_keys(self, file: str, held: ByEntry[Any], entries: Sequence[int]) -> None:
         shapes = self._entry_shapes
-        if len({shapes[entry] for entry, _ in chosen}) == len(chosen):
+        if len({shapes[entry] for entry in entries}) == len(entries):
             return
-        for arch, kernels in recording.votes.items():
-            for kernel, entries in kernels.items():
-                check_twin_keys(recording.file, arch, kernel, entries)
+        for arch, kernels in held.items():
+            for kernel, keys in kernels.items():
+                check_twin_keys(file, arch, kernel, keys)
 
     def _add_observations(self, position: int, recording: Recording) -> str:
         """Take the observations in; their digest, empty when there are none."""
@@ -173,21 +214,29 @@ class Batch:
 
     def _add_timings(self, position: int, recording: Recording) -> str:
         """Take the timings and candidate sets in; their digest, empty when there are none."""
-        parts = []
+        parts: list[bytes] = []
+        columns, timed_entries = self.timings, []
         for arch, kernels in recording.timings.items():
             for kernel, entries in kernels.items():
-                for key, timings in entries.items():
-                    entry = self._entry(arch, kernel, key)
-                    for timing in timings:
-                        row = (timing.median_ms, timing.p20_ms, timing.p80_ms)
-                        self.timings.append((position, entry, self._config(timing.config), *row))
-                        parts.append(dump_json([arch, kernel, key, timing.config, row]))
+                known_entries = self._entries_of(arch, kernel)
+                for key, timed in entries.items():
+                    entry = known_entries[key] if key in known_entries else self._new_entry(arch, kernel, key)
+                    known = columns.get((entry, timed.configs))
+                    if known is None:
+                        known = columns[entry, timed.configs] = TimedEntry(tuple(map(self._config, timed.configs)))
+                    times = array("d", itertools.chain.from_iterable(three or _FAILED for three in timed.times_ms))
+                    timed_entries.append(entry)
+                    known.positions.append(position)
+                    known.times_ms.extend(times)
+                    parts.append(self._statement_digest(entry, timed.configs) + times.tobytes())
+        self._refuse_twin_keys(recording.file, recording.timings, timed_entries)
         for arch, sets in recording.candidate_sets.items():
             for kernel, fingerprints in sets.items():
                 for key, fingerprint in fingerprints.items():
-                    self.candidate_sets.append((position, self._entry(arch, kernel, key), fingerprint))
-                    parts.append(dump_json([arch, kernel, key, fingerprint]))
-        return text_digest("\n".join(sorted(parts))) if parts else ""
+                    entry = self._entry(arch, kernel, key)
+                    self.candidate_sets[entry, fingerprint].append(position)
+                    parts.append(self._statement_digest(entry, (fingerprint,)))
+        return hashlib.sha256(b"".join(sorted(parts))).hexdigest() if parts else ""
 
 
 def _environment(header: Header) -> Environment:

@@ -7,6 +7,7 @@ import logging
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -173,20 +174,44 @@ def insert_returning_ids(connection: sa.Connection, table: sa.Table, rows: list[
     return ids
 
 
-def insert_votes(connection: sa.Connection, choices: list[tuple[int, int, list[int]]]) -> None:
-    """Insert votes: `(entry id, config id, recording ids)`, sorted.
+def insert_unrolled(
+    connection: sa.Connection,
+    table: sa.Table,
+    columns: tuple[str, str],
+    groups: Sequence[tuple[int, int | str, list[int]]],
+) -> None:
+    """Insert one row a recording: `(entry id, value, recording ids)`, sorted; `columns` name the first two.
 
-    One statement a choice, unrolled inside the database: many times faster than a row a vote.
+    One statement a group, unrolled inside the database: many times faster than a row a recording.
     """
-    if not choices:
+    if not groups:
         return
+    into = f"INSERT INTO {table.name} ({', '.join(columns)}, recording_id)"
     if connection.dialect.name == "sqlite":
-        statement = "INSERT INTO votes (entry_id, config_id, recording_id) SELECT ?, ?, value FROM json_each(?)"
-        rows = [(entry, config, json.dumps(ids)) for entry, config, ids in choices]
+        statement = f"{into} SELECT ?, ?, value FROM json_each(?)"  # noqa: S608  # names of the schema, no data
+        rows = [(entry, value, json.dumps(ids)) for entry, value, ids in groups]
     else:  # an array's literal, which is made faster than the driver dumps a list
-        statement = "INSERT INTO votes (entry_id, config_id, recording_id) SELECT %s, %s, unnest(%s::bigint[])"
-        rows = [(entry, config, f"{{{json.dumps(ids)[1:-1]}}}") for entry, config, ids in choices]
+        statement = f"{into} SELECT %s, %s, unnest(%s::bigint[])"
+        rows = [(entry, value, f"{{{json.dumps(ids)[1:-1]}}}") for entry, value, ids in groups]
     connection.exec_driver_sql(statement, rows)
+
+
+def insert_timings(connection: sa.Connection, rows: list[tuple[Any, ...]]) -> None:
+    """Insert rows of `timings`, sorted: entry, config and recording id, median, 20th and 80th percentile in ms.
+
+    NaN stands for NULL: SQLite binds it so by itself. A fleet has millions of rows, so they go past
+    SQLAlchemy's own handling, and into Postgres by COPY.
+    """
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(
+            "INSERT INTO timings (entry_id, config_id, recording_id, median_ms, p20_ms, p80_ms) VALUES (?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+        return
+    into = "timings (entry_id, config_id, recording_id, median_ms, p20_ms, p80_ms)"
+    with connection.connection.cursor() as cursor, cursor.copy(f"COPY {into} FROM STDIN") as copy:  # type: ignore[attr-defined]  # psycopg's
+        text = "".join([f"{e}\t{c}\t{r}\t{m!r}\t{p20!r}\t{p80!r}\n" for e, c, r, m, p20, p80 in rows])
+        copy.write(text.replace("nan", "\\N"))
 
 
 def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None) -> DatabaseError:

@@ -217,7 +217,12 @@ def who_voted(selection: Selection, entry_ids: Iterable[int]) -> sa.Select[Any]:
     counting = counting_recordings(selection).subquery("counting")
     return (
         sa.select(
-            votes.c.entry_id, votes.c.config_id, counting.c.environment_id, recorded_runs.c.name, recordings.c.rank
+            votes.c.entry_id,
+            votes.c.config_id,
+            counting.c.environment_id,
+            recorded_runs.c.name,
+            recordings.c.rank,
+            recordings.c.id,
         )
         .select_from(
             votes.join(counting, counting.c.id == votes.c.recording_id)

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db import dialects, observed, provenance, queries, schema
+from tuning_registry.db import dialects, measured, observed, provenance, queries, schema
 from tuning_registry.selection import Selection
 
 Row = Mapping[str, Any]
@@ -47,8 +47,10 @@ class Reading:
         """See `queries.version_groups`."""
         return self._rows(queries.version_groups())
 
-    def who_voted(self, selection: Selection, entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int, str, int]]:
-        """`(entry id, config id, environment id, run, rank)` of every vote on these entries."""
+    def who_voted(
+        self, selection: Selection, entry_ids: Sequence[int]
+    ) -> Iterator[tuple[int, int, int, str, int, int]]:
+        """`(entry id, config id, environment id, run, rank, recording id)` of every vote on these entries."""
         for start in range(0, len(entry_ids), CHUNK):
             query = queries.who_voted(selection, entry_ids[start : start + CHUNK])
             for row in self.connection.execute(query):
@@ -57,6 +59,25 @@ class Reading:
     def misses(self, selection: Selection) -> list[Row]:
         """See `observed.misses`."""
         return self._rows(observed.misses(selection))
+
+    def counting(self, selection: Selection) -> dict[int, int]:
+        """Environment by recording; see `measured.counting`."""
+        return {row.id: row.environment_id for row in self.connection.execute(measured.counting(selection))}
+
+    def timings_of(
+        self, entry_ids: Sequence[int], config_ids: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, int, int, float | None, float | None, float | None]]:
+        """Entry, config and recording id, median, 20th and 80th percentile in ms; see `measured.timings_of`."""
+        for row in self.connection.execute(measured.timings_of(entry_ids, config_ids)):
+            yield tuple(row)
+
+    def candidate_sets_of(self, entry_ids: Sequence[int]) -> Iterator[Row]:
+        """See `measured.candidate_sets_of`."""
+        return self._chunked(measured.candidate_sets_of, entry_ids)
+
+    def config_texts(self, config_ids: Sequence[int]) -> dict[int, str]:
+        """See `measured.config_texts`."""
+        return {row["id"]: row["text"] for row in self._chunked(measured.config_texts, config_ids)}
 
     def recording_facts(self, selection: Selection) -> list[Row]:
         """See `provenance.recording_facts`."""

@@ -14,6 +14,7 @@ REVISIONS: Final = ("0001",)
 HEAD: Final = REVISIONS[-1]
 
 CURRENT: Final = ""  # in `recordings.superseded_at`
+NO_RANK: Final = -1  # in `recordings.rank`: of no rank, like a Triton cache folder
 
 metadata = sa.MetaData(
     naming_convention={

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from tuning_registry.canonical import text_digest
 from tuning_registry.db import dialects, provenance, schema
-from tuning_registry.db.batch import KINDS, Batch, Environment, Pending
+from tuning_registry.db.batch import KINDS, Batch, Environment, Pending, TimedEntry
 from tuning_registry.db.reading import CHUNK, Reading
 from tuning_registry.names import lookup_key, top_module
+
+V = TypeVar("V")
+TIMING_ROWS = 50_000  # sent at a time: a bound on memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +66,30 @@ class Writing(Reading):
             for kind in KINDS
         }
         voting, observing, timing = (of_kind[kind] for kind in KINDS)
-        choices = {
-            choice: kept
-            for choice, positions in batch.votes.items()
-            if (kept := [voting[position] for position in positions if position in voting])
-        }
-        timings = [row for row in batch.timings if row[0] in timing]
+        choices, sets = _kept(batch.votes, voting), _kept(batch.candidate_sets, timing)
+        timed = [(choice[0], found) for choice, found in batch.timings.items() if _any_in(found.positions, timing)]
         observations = [row for row in batch.observations if row[0] in observing]
-        candidate_sets = [row for row in batch.candidate_sets if row[0] in timing]
-        used = {entry for entry, _ in choices}
-        used.update(row[1] for row in timings)
-        used.update(row[1] for row in observations)
-        used.update(row[1] for row in candidate_sets)
-        entry_ids, new_entries = self._insert_entries(batch, sorted(used))
+        entry_ids, new_entries = self._insert_entries(
+            batch,
+            {entry for entry, _ in [*choices, *sets, *timed]} | {entry for _, entry, _, _ in observations},
+        )
         config_ids = self._insert_configs(
             batch,
             {config for _, config in choices}
-            | {row[2] for row in timings}
-            | {row[2] for row in observations if row[2] is not None},
+            | {config for _, found in timed for config in found.configs}
+            | {config for _, _, config, _ in observations if config is not None},
         )
-        dialects.insert_votes(
+        dialects.insert_unrolled(
             self.connection,
+            schema.votes,
+            ("entry_id", "config_id"),
             sorted((entry_ids[entry], config_ids[config], kept) for (entry, config), kept in choices.items()),
+        )
+        dialects.insert_unrolled(
+            self.connection,
+            schema.candidate_sets,
+            ("entry_id", "fingerprint"),
+            sorted((entry_ids[entry], text, kept) for (entry, text), kept in sets.items()),
         )
         self._insert_many(
             schema.recording_archs,
@@ -93,14 +100,6 @@ class Writing(Reading):
             ],
         )
         self._insert_many(
-            schema.timings,
-            [
-                {"recording_id": ids[p], "entry_id": entry_ids[e], "config_id": config_ids[c],
-                 "median_ms": median, "p20_ms": p20, "p80_ms": p80}
-                for p, e, c, median, p20, p80 in timings
-            ],
-        )  # fmt: skip
-        self._insert_many(
             schema.observations,
             [
                 {"recording_id": ids[p], "entry_id": entry_ids[e], "reason": reason,
@@ -108,11 +107,30 @@ class Writing(Reading):
                 for p, e, c, reason in observations
             ],
         )  # fmt: skip
-        self._insert_many(
-            schema.candidate_sets,
-            [{"recording_id": ids[p], "entry_id": entry_ids[e], "fingerprint": f} for p, e, f in candidate_sets],
-        )
+        self._insert_timings(timed, timing, entry_ids, config_ids)
         return new_entries
+
+    def _insert_timings(
+        self,
+        timed: Sequence[tuple[int, TimedEntry]],
+        recording_ids: Mapping[int, int],
+        entry_ids: Mapping[int, int],
+        config_ids: Mapping[int, int],
+    ) -> None:
+        """Insert the rows in the order of their key, a bounded number at a time."""
+        in_order = sorted(
+            (entry_ids[entry], config_ids[config], number, place)
+            for number, (entry, found) in enumerate(timed)
+            for place, config in enumerate(found.configs)
+        )
+        ids = [[recording_ids.get(position) for position in found.positions] for _, found in timed]
+        rows = itertools.chain.from_iterable(
+            zip(itertools.repeat(entry), itertools.repeat(config), ids[number], *timed[number][1].columns_of(place))
+            for entry, config, number, place in in_order
+        )
+        new = filter(_is_placed, rows) if any(None in kept for kept in ids) else rows
+        while part := list(itertools.islice(new, TIMING_ROWS)):
+            dialects.insert_timings(self.connection, part)
 
     def _place_recordings(self, batch: Batch, placements: Mapping[int, Placement], now: str) -> dict[int, int]:
         """The recording id of every placement: new ones are inserted, to others the new kinds are noted."""
@@ -224,10 +242,10 @@ class Writing(Reading):
         ]
         return self._insert_returning_ids(schema.recordings, rows)
 
-    def _insert_entries(self, batch: Batch, used: Sequence[int]) -> tuple[dict[int, int], int]:
+    def _insert_entries(self, batch: Batch, used: set[int]) -> tuple[dict[int, int], int]:
         rows: dict[str, dict[str, Any]] = {}
         digests: dict[int, str] = {}
-        for number in used:
+        for number in sorted(used):
             arch, kernel, key = batch.entries[number]
             digest = digests[number] = text_digest(f"{arch}\0{kernel}\0{key}")
             rows[digest] = {"arch": arch, "kernel": kernel, "key": key,
@@ -241,3 +259,17 @@ class Writing(Reading):
             schema.configs, {digest: {"text": batch.configs[number]} for number, digest in digests.items()}
         )
         return {number: ids[digest] for number, digest in digests.items()}
+
+
+def _kept(groups: Mapping[tuple[int, V], array[int]], ids: Mapping[int, int]) -> dict[tuple[int, V], list[int]]:
+    """Recording ids of each group's positions that are inserted; groups without any are left out."""
+    kept = {group: [ids[position] for position in positions if position in ids] for group, positions in groups.items()}
+    return {group: found for group, found in kept.items() if found}
+
+
+def _is_placed(row: tuple[Any, ...]) -> bool:
+    return row[2] is not None
+
+
+def _any_in(positions: array[int], ids: Mapping[int, int]) -> bool:
+    return any(position in ids for position in positions)

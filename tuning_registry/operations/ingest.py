@@ -19,18 +19,21 @@ from tuning_registry.operations.placement import place_recordings
 from tuning_registry.quick_read import QuickReader
 from tuning_registry.recordings import rank_in_name
 from tuning_registry.records import Header, Recording
+from tuning_registry.triton_cache import TritonCache, group_by_cache, is_hashed, is_result, read_cache
 
 __all__ = ["IngestOptions", "IngestReport", "add_to_batch", "find_files", "ingest", "write_batch"]
 
 # Postgres indexes names; beyond this its B-tree refuses them (2,704 bytes a row).
 MAX_RUN_BYTES = 1000
+# What is read as one recording.
+Source = Path | TritonCache
 _SHOWN = 5  # files named in an error beside the first
 
 
 def find_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
     """The files that paths, folders and glob patterns name; each once, in a stable order.
 
-    A folder stands for every `*.json` below it, hidden ones left out.
+    A folder stands for every `*.json` below it, hidden ones left out; of a Triton cache for the autotune results.
 
     Raises:
         FileError: A path does not exist, or names no file.
@@ -40,9 +43,12 @@ def find_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
     for path in (match for given in several for match in expand_glob(Path(given))):
         below = [path]
         if os.path.isdir(path):  # noqa: PTH112  # false where Path.is_dir raises; reading then says why
-            below = find_below(path, ".json")
+            there = find_below(path, ".json")
+            below = [file for file in there if is_result(file) or not is_hashed(file)]
             if not below:
-                raise FileError(f"{printable(str(path))}: no .json file in this folder")
+                raise FileError(f"{printable(str(path))}: no .json file in this folder" if not there else
+                                f"{printable(str(path))}: a Triton cache without autotune results; Triton keeps them "
+                                "under TRITON_CACHE_AUTOTUNING=1")  # fmt: skip
         found.update(dict.fromkeys(below))
     return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1]
 
@@ -51,7 +57,7 @@ def ingest(
     store: Store,
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     options: IngestOptions | None = None,
-    track: Callable[[Sequence[Path]], Iterator[Path]] = iter,
+    track: Callable[[Sequence[Source]], Iterator[Source]] = iter,
 ) -> IngestReport:
     """Take the recordings in `paths` into the database, in one transaction.
 
@@ -71,20 +77,34 @@ def ingest(
     """
     options = options or IngestOptions()
     files = find_files(paths)
-    if options.rank is not None and len(files) > 1:
-        raise UsageError(f"--rank names one recording, but there are {len(files)} files")
+    caches = group_by_cache(file for file in files if is_result(file))
+    sources: list[Source] = [*(file for file in files if not is_result(file)), *caches]
+    if options.rank is not None and len(sources) > 1:
+        raise UsageError(f"--rank names one recording, but there are {len(sources)}")
+    if options.arch is not None and not caches:
+        raise UsageError("--arch is for Triton cache folders; recordings name their architectures themselves")
     report = IngestReport()
     batch = Batch()
     reader = QuickReader()
-    for file in track(files):
+    for source in track(sources):
         try:
-            add_to_batch(batch, reader.read(file), options, report)
+            if isinstance(source, TritonCache):
+                _add_cache(batch, source, options, report)
+            else:
+                add_to_batch(batch, reader.read(source), options, report)
         except RegistryError as error:
             report.skipped.append(error)
     if report.skipped and not options.keep_going:
         raise _first_of(report.skipped)
     write_batch(store, batch, options, report)
     return report
+
+
+def _add_cache(batch: Batch, cache: TritonCache, options: IngestOptions, report: IngestReport) -> None:
+    known = options.rank is not None
+    recording = read_cache(cache, arch=options.arch, triton=options.triton, votes=known)
+    add_to_batch(batch, recording, options, report, needs_rank=False)
+    report.unowned_caches += not known
 
 
 def _first_of(errors: Sequence[RegistryError]) -> RegistryError:
@@ -99,14 +119,16 @@ def _first_of(errors: Sequence[RegistryError]) -> RegistryError:
     return first
 
 
-def add_to_batch(batch: Batch, recording: Recording, options: IngestOptions, report: IngestReport) -> None:
+def add_to_batch(
+    batch: Batch, recording: Recording, options: IngestOptions, report: IngestReport, *, needs_rank: bool = True
+) -> None:
     """Complete a recording's header by options and file name, and put it into the batch.
 
     Raises:
         ConflictError: An option contradicts what the recording says.
         RecordingError: The recording is not accepted.
     """
-    header, is_named = _final_header(recording, options, report.folders)
+    header, is_named = _final_header(recording, options, report, needs_rank=needs_rank)
     batch.add(recording, header, is_named=is_named)
     if not is_named and header.run not in report.derived_runs:
         report.derived_runs.append(str(header.run))
@@ -128,10 +150,16 @@ def write_batch(store: Store, batch: Batch, options: IngestOptions, report: Inge
     report.new = sum(place.recording_id is None and place.beside is None for place in placements.values())
     report.completed = len({place.recording_id for place in placements.values()} - {None})
     voting = [position for position, place in placements.items() if "votes" in place.kinds]
+    timed = (batch.pending[position].timing_count for position, place in placements.items() if "timings" in place.kinds)
+    report.timings = sum(timed)
+    observing = (position for position, place in placements.items() if "observations" in place.kinds)
+    report.observations = sum(batch.pending[position].observation_count for position in observing)
     report.votes = sum(sum(batch.pending[position].vote_counts.values()) for position in voting)
 
 
-def _final_header(recording: Recording, options: IngestOptions, folders: dict[Path, int]) -> tuple[Header, bool]:
+def _final_header(
+    recording: Recording, options: IngestOptions, report: IngestReport, *, needs_rank: bool
+) -> tuple[Header, bool]:
     """The recording's header with the options filled in, and whether its run's name was given.
 
     An option never overrides what the file says: a conflict is an error.
@@ -153,17 +181,39 @@ def _final_header(recording: Recording, options: IngestOptions, folders: dict[Pa
     changes["packages"] = {**stated_packages, **header.packages}
     if changes["rank"] is None and options.number_files:
         changes["rank"], prefix = 0, file.name  # each nameless file is a run of its own
-    if changes["rank"] is None:
+    if changes["rank"] is None and needs_rank:
         raise FormatError(f"{_shown(file)}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
     is_named = changes["run"] is not None or options.number_files
     if changes["run"] is None:
-        place = folders.setdefault(file.resolve().parent, len(folders) + 1)
+        if recording.timings and not recording.votes and not recording.observations:
+            prefix = _whose_timings(file, prefix, report.beside)
+        place = report.folders.setdefault(file.resolve().parent, len(report.folders) + 1)
         by_order = prefix if place == 1 else f"{prefix}@{place}"
         changes["run"] = by_order if options.number_files else f"{prefix}@{_folder_digest(file)}"
     run = str(changes["run"])
     if len(check_text(run, ("run",)).encode()) > MAX_RUN_BYTES:
         raise FormatError(f"{_shown(file)}: the run's name is longer than {MAX_RUN_BYTES} bytes")
     return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
+
+
+def _whose_timings(file: Path, prefix: str, folders: dict[Path, dict[str, set[str]]]) -> str:
+    """The prefix under which a file of timings belongs: that of the recording of the same rank beside it, if one is.
+
+    Raises:
+        FormatError: Several recordings of that rank are beside it.
+    """
+    if file.parent not in folders:
+        known = folders.setdefault(file.parent, {})
+        for name in (other.name for other in file.parent.iterdir()):
+            found, rank = rank_in_name(name)
+            if rank is not None:
+                known.setdefault(name[len(found) :], set()).add(found)
+    beside = folders[file.parent].get(file.name[len(prefix) :], set()) - {prefix}
+    if len(beside) > 1:
+        raise FormatError(
+            f"{_shown(file)}: timings of which run? Beside it are {', '.join(map(printable, sorted(beside)))}; give --run"
+        )
+    return next(iter(beside), prefix)
 
 
 def _folder_digest(file: Path) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tuning_registry.canonical import check_text
 from tuning_registry.errors import FormatError, RegistryError, UsageError
 from tuning_registry.records import Header
 
@@ -17,6 +18,7 @@ class IngestOptions:
     Attributes:
         run: Name of the run, for recordings that do not state theirs.
         rank: Rank, for one file whose name and content do not state it.
+        arch: Architecture of a Triton cache folder that does not say it.
         triton: Triton version, for recordings that do not state it.
         packages: Version by distribution, likewise.
         source: Free text, likewise.
@@ -28,6 +30,7 @@ class IngestOptions:
 
     run: str | None = None
     rank: int | None = None
+    arch: str | None = None
     triton: str | None = None
     packages: Mapping[str, str] = field(default_factory=dict)
     source: str | None = None
@@ -38,6 +41,8 @@ class IngestOptions:
     def __post_init__(self) -> None:
         """Raises UsageError for a value that no recording could state."""
         try:
+            if self.arch is not None and not check_text(self.arch, ("arch",)):
+                raise FormatError("an empty name", ("arch",))
             Header(run=self.run, rank=self.rank, triton=self.triton, packages=self.packages, source=self.source)
         except FormatError as error:
             raise UsageError(f"--{error.path[0]}: {error.what}") from error
@@ -49,6 +54,9 @@ class IngestReport:
 
     new: int = 0
     votes: int = 0  # votes of the new recordings
+    timings: int = 0  # candidates' timings that were inserted
+    observations: int = 0  # choices that are no votes
+    unowned_caches: int = 0  # Triton cache folders of which no rank is known, so that their winners do not vote
     new_entries: int = 0  # entries that no recording had before
     already: int = 0
     completed: int = 0  # recordings that were there and got votes, observations or timings they had not
@@ -59,4 +67,5 @@ class IngestReport:
     same_content: dict[str, int] = field(default_factory=dict)  # other runs that hold some of it, and how many
     created: bool = False  # whether there was no registry in this database before
     skipped: list[RegistryError] = field(default_factory=list)
+    beside: dict[Path, dict[str, set[str]]] = field(default_factory=dict)  # by folder and `.rank<N>.json`: prefixes
     folders: dict[Path, int] = field(default_factory=dict)  # of the files of unnamed runs, in order of appearance

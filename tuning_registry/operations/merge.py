@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY
-from tuning_registry.operations.ingest import IngestOptions, ingest
+from tuning_registry.operations.ingest import IngestOptions, Source, ingest
 
 
 def ingest_in_memory(
     paths: Sequence[str | Path],
     options: IngestOptions | None = None,
-    track: Callable[[Sequence[Path]], Iterator[Path]] = iter,
+    track: Callable[[Sequence[Source]], Iterator[Source]] = iter,
 ) -> Store:
     """A database in memory that holds the recordings in `paths`; it ends with the process.
 

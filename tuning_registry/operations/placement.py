@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tuning_registry.db.batch import KINDS, Pending
 from tuning_registry.db.reading import Row
+from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.writing import Placement, Writing
 from tuning_registry.errors import ConflictError, RegistryError, SchemaError, printable
 from tuning_registry.operations.ingest_types import IngestOptions, IngestReport
@@ -24,11 +25,13 @@ def place_recordings(
     seen: dict[tuple[str, int], _Seen] = {}
     placements: dict[int, Placement] = {}
     superseded: list[int] = []
+    withdrawn: set[tuple[str, int]] = set()
+    nothing_new: list[tuple[str, int]] = []
     for position, record in enumerate(pending):
         try:
             run = runs.get(record.identity[0])
             if run is not None and run["withdrawn_at"]:
-                report.withdrawn += 1
+                withdrawn.add(record.identity)
                 continue
             first, old = seen.get(record.identity), current.get(record.identity)
             place = first.place_beside(record) if first else _place(record, old, replace=options.replace)
@@ -36,7 +39,7 @@ def place_recordings(
                 _check_copy(record, copies, report)
                 placements[position] = place
             else:
-                report.already += 1
+                nothing_new.append(record.identity)
             if first is None:
                 if old is not None and place.recording_id is None:
                     superseded.append(old["id"])
@@ -46,6 +49,10 @@ def place_recordings(
             if not options.keep_going or isinstance(error, SchemaError):
                 raise
             report.skipped.append(error)
+    report.withdrawn = len(withdrawn)
+    # Recordings, not files: votes and timings of one rank count once, unless it has something new besides.
+    placed = {pending[position].identity for position in placements}
+    report.already = len(set(nothing_new) - placed) + sum(identity in placed for identity in nothing_new)
     return placements, superseded
 
 
@@ -71,9 +78,8 @@ class _Seen:
             kind for kind in record.digests if self._held.get(kind, record.digests[kind]) != record.digests[kind]
         ]
         if differing or (record.environment, record.header.source) != (first.environment, first.header.source):
-            run, rank = record.identity
             raise ConflictError(
-                f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is also in {_shown(first.file)}, with other "
+                f"{_shown(record.file)}: {_whose(record)} is also in {_shown(first.file)}, with other "
                 f"{' and '.join(differing) or 'versions'}; ingest them one after the other, or as runs of their own (--run)"
             )
         new = record.digests.keys() - self._held.keys()
@@ -93,18 +99,17 @@ def _place(record: Pending, old: Row | None, *, replace: bool) -> Placement:
     differing = sorted(kind for kind in held if record.digests.get(kind, held[kind]) != held[kind])
     if not differing and _says_nothing_else(record, old):
         return Placement(frozenset(record.digests.keys() - held.keys()), old["id"])
-    run, rank = record.identity
     lost = sorted(held.keys() - record.digests.keys())
     if replace and lost:
         raise ConflictError(
-            f"{_shown(record.file)}: holds no {' or '.join(lost)}, which rank {rank} of run {printable(run)!r} has; "
+            f"{_shown(record.file)}: holds no {' or '.join(lost)}, which {_whose(record)} has; "
             "--replace takes the place of a whole recording"
         )
     if replace:
         return Placement(frozenset(record.digests))
     what = f"other {' and '.join(differing)}" if differing else "the same content under other versions or source"
     raise ConflictError(
-        f"{_shown(record.file)}: rank {rank} of run {printable(run)!r} is there already, with {what}; "
+        f"{_shown(record.file)}: {_whose(record)} is there already, with {what}; "
         "--replace supersedes it, --run gives this one a run of its own"
     )
 
@@ -139,6 +144,12 @@ def _check_copy(record: Pending, copies: dict[tuple[str, int], list[Row]], repor
             )
         report.same_content[other["run"]] = report.same_content.get(other["run"], 0) + 1
     others.append({"run": run, "is_named": record.is_named})
+
+
+def _whose(record: Pending) -> str:
+    run, rank = record.identity
+    who = "a recording of no rank" if rank == NO_RANK else f"rank {rank}"
+    return f"{who} of run {printable(run)!r}"
 
 
 def _shown(file: str) -> str:

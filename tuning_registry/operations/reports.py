@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tuning_registry.canonical import check_text
 from tuning_registry.db.reading import Reading, Row
-from tuning_registry.db.schema import HEAD
+from tuning_registry.db.schema import HEAD, NO_RANK
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.errors import SelectionError
+from tuning_registry.names import lookup_key
+from tuning_registry.operations.shapes import Shape, Shapes, shape_of
 from tuning_registry.selection import MISSING, Selection
 
 _SHOWN = 5  # runs named in a message
-# {(shape, config id): {run: ranks}}
-Voters = Mapping[tuple[Any, ...], Mapping[str, Sequence[int]]]
+# {(shape, config id): [(run, rank, recording id)]}
+Voters = Mapping[tuple[Any, ...], Sequence[tuple[str, int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +29,16 @@ class Choice:
     Attributes:
         config: Canonical text.
         count: Votes for it.
+        config_id: Its id in the database.
         voters: Ranks that chose it, by run; None when they were not asked for.
+        recordings: Ids of their recordings.
     """
 
     config: str
     count: int
+    config_id: int
     voters: Mapping[str, Sequence[int]] | None = None
+    recordings: frozenset[int] = frozenset()
 
     @property
     def ranks(self) -> list[int]:
@@ -69,6 +75,11 @@ class Entry:
     is_tie: bool = False
 
     @property
+    def shape(self) -> Shape:
+        """What its votes and timings are grouped by."""
+        return (self.arch, self.kernel, lookup_key(self.key), *self.group)
+
+    @property
     def group(self) -> tuple[str, str, str]:
         """The version group: votes of two groups never mix."""
         return self.triton, self.package, self.version
@@ -98,20 +109,24 @@ def find_disagreements(store: Store, selection: Selection) -> tuple[list[Entry],
     Raises:
         SelectionError, DatabaseError: As for `find_winners`.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
-        check_packages(reading, selection)
-        rows = reading.choices(selection)
-        split = [row for row in rows if row["choices"] > 1]
-        voters = _voters(reading, selection, split) if split else {}
-    return entries_of(split, voters), len({_shape(row) for row in rows})
+        return split_entries(reading, selection.normalised())
+
+
+def split_entries(reading: Reading, selection: Selection) -> tuple[list[Entry], int]:
+    """`find_disagreements` on an open database."""
+    check_packages(reading, selection)
+    rows = reading.choices(selection)
+    split = [row for row in rows if row["choices"] > 1]
+    voters = _voters(reading, selection, split) if split else {}
+    return entries_of(split, voters), len({shape_of(row) for row in rows})
 
 
 def entries_of(rows: Sequence[Row], voters: Voters | None = None) -> list[Entry]:
     """Entries from rows of `queries.choices`, in their order."""
-    grouped: dict[tuple[str, ...], list[Row]] = {}
+    grouped: dict[Shape, list[Row]] = {}
     for row in rows:
-        grouped.setdefault(_shape(row), []).append(row)
+        grouped.setdefault(shape_of(row), []).append(row)
     return [_entry(group, voters) for group in grouped.values()]
 
 
@@ -140,16 +155,9 @@ def check_packages(reading: Reading, selection: Selection) -> None:
             raise SelectionError(f"no recorded kernel belongs to a package {name!r}; packages with kernels: {shown}")
 
 
-def _shape(row: Row) -> tuple[str, ...]:
-    return tuple(row[name] for name in ("arch", "kernel", "lookup_key", "triton", "package", "version"))
-
-
 def _entry(rows: Sequence[Row], voters: Voters | None = None) -> Entry:
     first = rows[0]
-    choices = tuple(
-        Choice(row["config"], int(row["votes"]), None if voters is None else voters[(*_shape(row), row["config_id"])])
-        for row in rows
-    )
+    choices = tuple(_choice(row, voters) for row in rows)
     return Entry(
         first["arch"],
         first["kernel"],
@@ -164,30 +172,24 @@ def _entry(rows: Sequence[Row], voters: Voters | None = None) -> Entry:
     )
 
 
+def _choice(row: Row, voters: Voters | None) -> Choice:
+    chosen = Choice(row["config"], int(row["votes"]), row["config_id"])
+    if voters is None:
+        return chosen
+    runs: dict[str, list[int]] = {}
+    found = sorted(voters[(*shape_of(row), row["config_id"])])
+    for run, rank, _ in found:
+        runs.setdefault(run, []).append(rank)
+    return replace(chosen, voters=runs, recordings=frozenset(recording for *_, recording in found))
+
+
 def _voters(reading: Reading, selection: Selection, rows: Sequence[Row]) -> Voters:
-    """`{(shape, config id): {run: ranks}}` for the entries in `rows`."""
-    wanted = {_shape(row)[:3] for row in rows}
-    shapes = {
-        row["id"]: (row["arch"], row["kernel"], row["lookup_key"], row["module"])
-        for row in reading.shapes_of_entries(selection)
-        if (row["arch"], row["kernel"], row["lookup_key"]) in wanted
-    }
-    owners: dict[tuple[int, str], tuple[str, str]] = {}
-    triton: dict[int, str] = {}
-    for row in reading.version_groups():
-        triton[row["id"]] = row["triton"]
-        owners[row["id"], row["module"]] = (row["package"], row["version"])
-    by_ids: dict[tuple[int, int, int], dict[str, list[int]]] = {}
-    for entry, config, environment, run, rank in reading.who_voted(selection, sorted(shapes)):
-        by_ids.setdefault((entry, config, environment), {}).setdefault(run, []).append(rank)
-    voters: dict[tuple[Any, ...], dict[str, list[int]]] = {}
-    for (entry, config, environment), runs in by_ids.items():
-        *shape, module = shapes[entry]
-        owner = owners.get((environment, module), ("", ""))
-        found = voters.setdefault((*shape, triton[environment], *owner, config), {})
-        for run, ranks in runs.items():
-            found.setdefault(run, []).extend(ranks)
-    return {choice: {run: sorted(ranks) for run, ranks in sorted(runs.items())} for choice, runs in voters.items()}
+    """Who chose what, for the entries in `rows`."""
+    shapes = Shapes(reading, selection, {shape_of(row) for row in rows})
+    voters: dict[tuple[Any, ...], list[tuple[str, int, int]]] = {}
+    for entry, config, environment, run, rank, recording in reading.who_voted(selection, shapes.entry_ids):
+        voters.setdefault((*shapes.of(entry, environment), config), []).append((run, rank, recording))
+    return voters
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> R
     stated = {row["triton"] or MISSING for row in members}
     return Run(
         name=name,
-        ranks=tuple(sorted(row["rank"] for row in members)),
+        ranks=tuple(sorted(row["rank"] for row in members if row["rank"] != NO_RANK)),
         world_size=max((row["world_size"] for row in members if row["world_size"]), default=None),
         votes=sum(row["vote_count"] for row in counted),
         archs=tuple(sorted({row["arch"] for row in counted})),

@@ -11,13 +11,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tuning_registry.canonical import live_config_text, text_digest
+from tuning_registry.canonical import live_config_text
 from tuning_registry.files import write_atomically
 from tuning_registry.loader import installed_triton
 from tuning_registry.locations import user_folder
 from tuning_registry.names import lookup_key
 from tuning_registry.recording_writer import recording_bytes
-from tuning_registry.records import MISS_REASON, Header, Observation, Recording, Timing
+from tuning_registry.records import (
+    MISS_REASON,
+    Header,
+    Observation,
+    Recording,
+    TimedCandidates,
+    Timing,
+    candidate_set_digest,
+)
 from tuning_registry.runtime.arch import UNKNOWN, Device
 from tuning_registry.runtime.guard import guarded, warn_once
 from tuning_registry.runtime.job import current_place, file_name_part, host_name, resolve_run, stated_run
@@ -64,7 +72,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._votes: dict[Entry, str] = {}
         self._observations: dict[Entry, Observation] = {}
-        self._timings: dict[Entry, list[Timing]] = {}
+        self._timings: dict[Entry, TimedCandidates] = {}
         self._sets: dict[Entry, str] = {}
         self._spelling: dict[Entry, Entry] = {}
         self._process = os.getpid()
@@ -103,9 +111,9 @@ class Recorder:
                 return
             self._observations.pop(place, None)
             if timings:
-                self._timings[place] = list(timings)
+                self._timings[place] = TimedCandidates.from_timings(timings)
             if candidates:
-                self._sets[place] = text_digest("\n".join(sorted(candidates)))
+                self._sets[place] = candidate_set_digest(candidates)
         self._journal.touch()
 
     def observe(self, entry: Entry, config: str | None, reason: str, timings: Sequence[Timing] = ()) -> None:
@@ -118,7 +126,7 @@ class Recorder:
                 return
             self._observations[place] = Observation(config, reason)
             if timings:
-                self._timings[place] = list(timings)
+                self._timings[place] = TimedCandidates.from_timings(timings)
         self._journal.touch()
 
     def miss(self, entry: Entry, config: str | None, reason: str) -> None:

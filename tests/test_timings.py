@@ -1,0 +1,82 @@
+"""Candidates' timings: how they come in, and to which recording they belong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import H200, config, version_1, write_recording
+from tests.test_contract import all_rows, take
+from tuning_registry.db.store import Store
+from tuning_registry.errors import FormatError, RecordingError
+from tuning_registry.operations.export import export_table
+from tuning_registry.operations.reports import list_runs
+from tuning_registry.selection import Selection
+
+A, B = config(B=16), config(B=8, num_warps=8)
+TIMED = {"sm90": {"k": {"M=1": [[A, [0.2, 0.1, 0.3]], [B, [float("inf")] * 3]]}}}
+VOTES = {"sm90": {"k": {"M=1": A}}}
+
+
+def write_timings(path: Path, timings: object = TIMED) -> Path:
+    return write_recording(path, json.dumps(timings))
+
+
+def test_the_real_timings_attach_to_the_recordings_beside_them(store: Store) -> None:
+    report = take(store, H200, run=None)
+    assert (report.new, report.votes, report.timings, report.completed) == (8, 360, 3_488, 0)
+    assert [run.ranks for run in list_runs(store)] == [tuple(range(8))]
+    assert take(store, *sorted(H200.glob("timings.*")), run=None).already == 8
+    with store.reading() as reading:
+        failed = reading.connection.exec_driver_sql("SELECT count(*) FROM timings WHERE median_ms IS NULL").scalar()
+        stored = reading.connection.exec_driver_sql("SELECT sum(median_ms) FROM timings").scalar_one()
+    assert failed == 8 * 4
+    real = [json.loads(path.read_text())["sm90"] for path in sorted(H200.glob("timings.*"))]
+    medians = [times[0] for rank in real for keys in rank.values() for timed in keys.values() for _, times in timed]
+    assert stored == pytest.approx(sum(m for m in medians if m != float("inf")))
+
+
+@pytest.mark.parametrize("first", ["rec", "timings"])
+def test_timings_and_votes_of_one_rank_may_come_apart(store: Store, tmp_path: Path, first: str) -> None:
+    files = {
+        "rec": write_recording(tmp_path / "rec.rank3.json", VOTES),
+        "timings": write_timings(tmp_path / "timings.rank3.json"),
+    }
+    assert take(store, files.pop(first), run=None).new == 1
+    report = take(store, *files.values(), run=None)
+    assert (report.new, report.completed) == (0, 1)
+    assert all_rows(store) | {"recordings": 1, "votes": 1, "timings": 2} == all_rows(store)
+
+
+def test_a_file_of_timings_never_votes(store: Store, tmp_path: Path) -> None:
+    take(store, write_timings(tmp_path / "t.rank0.json"), write_recording(tmp_path / "x" / "rec.rank1.json", VOTES))
+    made = export_table(store, Selection(arch="sm90"))
+    assert made.payload["tuning_registry"]["weakest_agreement"] == [1, 1]
+
+
+def test_timings_beside_several_recordings_of_their_rank_want_a_run(store: Store, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_recording(tmp_path / f"{name}.rank0.json", VOTES)
+    timings = write_timings(tmp_path / "timings.rank0.json")
+    with pytest.raises(FormatError, match="timings of which run\\? Beside it are a, b; give --run"):
+        take(store, timings, run=None)
+    assert take(store, timings, run="a").new == 1
+
+
+def test_timings_under_two_spellings_of_one_key_are_refused(store: Store, tmp_path: Path) -> None:
+    timed = [[A, [0.2, 0.1, 0.3]]]
+    file = write_timings(tmp_path / "t.rank0.json", {"sm90": {"k": {"M=1": timed, "M=True": timed}}})
+    with pytest.raises(RecordingError, match="M=True"):
+        take(store, file)
+
+
+def test_version_1_and_a_timings_file_say_the_same(store: Store, tmp_path: Path) -> None:
+    take(store, write_recording(tmp_path / "1.json", version_1(VOTES, timings=json.loads(json.dumps(TIMED)))), run=None)
+    take(store, write_recording(tmp_path / "rec.rank1.json", VOTES), write_timings(tmp_path / "t.rank1.json"))
+    with store.reading() as reading:
+        rows = reading.connection.exec_driver_sql(
+            "SELECT entry_id, config_id, median_ms, p20_ms, p80_ms FROM timings ORDER BY recording_id, config_id"
+        ).all()
+    assert rows[:2] == rows[2:]
