@@ -87,6 +87,11 @@ class TunedTable:
         }
 
     @property
+    def has_bare_names(self) -> bool:
+        """Whether an entry names its kernel without a module: then `declare` matters."""
+        return any("." not in kernel for kernel in self._texts)
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the kernels, the one a table file states: equal digests pin equal choices."""
         return kernels_digest(self.kernels)
