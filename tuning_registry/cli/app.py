@@ -79,6 +79,7 @@ db_app.callback()(database.share_db)
 db_app.command()(database.upgrade)
 db_app.command()(database.check)
 db_app.command()(database.path)
+db_app.command()(database.roles)
 app.add_typer(db_app, name="db", rich_help_panel="The database")
 
 
