@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import atheris  # type: ignore[import-not-found]  # not in any environment of ours
+import atheris  # type: ignore[import-untyped]  # not in any environment of ours
 
 with atheris.instrument_imports(include=["tuning_registry"]):
     from tuning_registry.errors import RegistryError
