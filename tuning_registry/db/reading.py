@@ -79,6 +79,10 @@ class Reading:
         """See `observed.misses`."""
         return self._rows(observed.misses(selection))
 
+    def reasons_observed(self, selection: Selection) -> list[Row]:
+        """See `observed.reasons_observed`."""
+        return self._rows(observed.reasons_observed(selection))
+
     def counting(self, selection: Selection) -> dict[int, int]:
         """Environment by recording; see `measured.counting`."""
         return {row.id: row.environment_id for row in self.connection.execute(measured.counting(selection))}
