@@ -48,7 +48,8 @@ def ranks(
     elif fleet.factor is None and fleet.dissent is None:
         say(f"{count_of(len(fleet.ranks), 'rank')}: too few to say which of them stands out")
     else:
-        said = f"{len(fleet.outliers):,} of {count_of(len(fleet.ranks), 'rank')} stand out"
+        number = len(fleet.outliers)
+        said = f"{number:,} of {count_of(len(fleet.ranks), 'rank')} {'stands' if number == 1 else 'stand'} out"
         say(said if fleet.factor is not None else said + "; by votes alone: there are too few timings to compare")
     if exit_code and (fleet.outliers or not fleet.ranks):
         raise typer.Exit(1)

@@ -135,7 +135,7 @@ def explain(store: Store, selection: Selection, key: str | None = None, policy: 
             star = None
         else:
             voted = [entry for entry in every if entry.choices]
-            nearest = nearest_keys(key, [entry.key for entry in voted if entry.key != ANY_KEY])
+            nearest = nearest_keys(key, [entry.key for entry in voted if ANY_KEY not in {key, entry.key}])
             star = next((desk.explain(entry) for entry in voted if entry.key == ANY_KEY), None)
         kernels = sorted({entry.kernel for entry in every})
         similar = [] if kernels else _similar(str(selection.kernel), reading.kernels_recorded(str(selection.arch)))
@@ -188,19 +188,22 @@ class _Desk:
         there = {entry.shape[1:3] for entry in (*self._election.entries, *self._election.left_out)}
         shapes = Shapes(reading, selection)
         environments = set(reading.counting(selection).values())
-        bare: list[Entry] = []
+        silent: dict[tuple[str, str], list[Entry]] = {}
         for (arch, kernel, key), entry_ids in shapes.spellings.items():
-            if (kernel, key) in there:
-                continue
-            spelt = self._spelt.get((kernel, key), key)
-            groups = sorted({shapes.of(entry, environment)[3:] for entry in entry_ids for environment in environments})
-            silent = [Entry(arch, kernel, spelt, *group, (), 0, 0, decided_by=NOTHING) for group in groups]
-            evidence = Evidence(reading, selection, silent)
-            timed = [entry for entry in silent if evidence.of(entry.shape)]
-            if not timed and (kernel, key) in self._observed:
-                timed = [Entry(arch, kernel, spelt, "", "", "", (), 0, 0, decided_by=NOTHING)]
-            bare += timed
-        return bare
+            if (kernel, key) not in there:
+                spelt = self._spelt.get((kernel, key), key)
+                groups = {shapes.of(entry, environment)[3:] for entry in entry_ids for environment in environments}
+                silent[kernel, key] = [
+                    Entry(arch, kernel, spelt, *group, (), 0, 0, decided_by=NOTHING) for group in sorted(groups)
+                ]
+        evidence = Evidence(reading, selection, [entry for entries in silent.values() for entry in entries])
+        found: list[Entry] = []
+        for place, entries in silent.items():
+            timed = [entry for entry in entries if evidence.of(entry.shape)]
+            if not timed and place in self._observed:  # observations are of no version group
+                timed = [replace(entry, triton="", package="", version="") for entry in entries[:1]]
+            found += timed
+        return found
 
     def explain(self, entry: Entry) -> ExplainedEntry:
         """All about one of `entries`."""
