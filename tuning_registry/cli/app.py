@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from tuning_registry import __version__
-from tuning_registry.cli import database, explain, ingest, misses, overrides, ranks, runs, tables, votes
+from tuning_registry.cli import comparing, database, explain, ingest, misses, overrides, ranks, runs, tables, votes
 from tuning_registry.cli.console import say
 from tuning_registry.cli.options import Db
 from tuning_registry.errors import RegistryError, UsageError
@@ -66,7 +66,7 @@ for panel, commands in {
         ranks.ranks,
         misses.misses,
     ),
-    "Tables": (tables.export, tables.exports),
+    "Tables": (tables.export, comparing.diff, comparing.check, tables.exports),
     "Decisions against the votes": (overrides.pin, overrides.ban, overrides.lift),
     "Without a database": (tables.merge, votes.report),
     "The database": (votes.status,),
