@@ -67,9 +67,9 @@ class Reading:
             for row in self.connection.execute(query):
                 yield tuple(row)
 
-    def votes_cast(self, selection: Selection) -> Iterator[tuple[int, int, int]]:
-        """`(entry id, config id, recording id)` of every vote; see `by_rank.votes_cast`."""
-        yield from self._bulk(by_rank.votes_cast(selection))
+    def votes_cast(self, entry_id: int) -> Iterator[tuple[int, int]]:
+        """`(config id, recording id)` of every vote on an entry; see `by_rank.votes_cast`."""
+        yield from self._bulk(by_rank.votes_cast(entry_id))
 
     def medians_of(self, entry_id: int) -> Iterator[tuple[int, int, float]]:
         """`(config id, recording id, median in ms)` of an entry, by config; see `by_rank.medians_of`."""

@@ -95,7 +95,7 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
     A rank is an outlier when its factor lies more than 3 scaled MADs, and at least 5 %, from the median factor, or
     its share of dissenting votes more than 3 scaled MADs, and at least 10 points, above the median share
     (`outliers.spread_of` says where the rule comes from). Winners are what the votes elect, whatever is pinned or
-    banned. Timings that only one rank has compare with nothing and are left out. Timings are read one entry at a time.
+    banned. Timings that only one rank has compare with nothing and are left out. Votes and timings are read one entry at a time.
 
     Raises:
         SelectionError: A package filter names a distribution that owns no recorded kernel.
@@ -108,10 +108,10 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
         environments = reading.counting(selection)
         winners = {shape_of(row): row["config_id"] for row in reading.winners(selection)}
         counts = {recording: _Count() for recording in environments}
-        _count_votes(reading, selection, shapes, environments, winners, counts)
         wanted = winners.keys() if selection.packages else None
         ratios = {recording: count.ratios for recording, count in counts.items()}
         for entry_ids in shapes.spellings.values():
+            _count_votes(reading, entry_ids, shapes, environments, winners, counts)
             _add_ratios(reading, entry_ids, shapes, environments, wanted, ratios)
         facts = reading.recording_facts(selection)
     ranks = [_rank(row, counts[row["id"]]) for row in facts]
@@ -120,25 +120,26 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
 
 def _count_votes(
     reading: Reading,
-    selection: Selection,
+    entry_ids: Sequence[int],
     shapes: Shapes,
     environments: Mapping[int, int],
     winners: Mapping[Shape, int],
     counts: Mapping[int, _Count],
 ) -> None:
-    elected: dict[tuple[int, int], int | None] = {}
-    for entry, config, recording in reading.votes_cast(selection):
-        environment = environments.get(recording)
-        if environment is None:
-            continue  # superseded, withdrawn, or filtered out
-        where = (entry, environment)
-        if where not in elected:
-            elected[where] = winners.get(shapes.of(entry, environment))
-        winner = elected[where]
-        if winner is not None:  # else a package filter leaves the entry out
-            count = counts[recording]
-            count.votes += 1
-            count.dissenting += config != winner
+    """Each recording's votes on one key, and whether they are for the winner of its version group."""
+    for entry in entry_ids:
+        elected: dict[int, int | None] = {}
+        for config, recording in reading.votes_cast(entry):
+            environment = environments.get(recording)
+            if environment is None:
+                continue  # superseded, withdrawn, or filtered out
+            if environment not in elected:
+                elected[environment] = winners.get(shapes.of(entry, environment))
+            winner = elected[environment]
+            if winner is not None:  # else a package filter leaves the entry out
+                count = counts[recording]
+                count.votes += 1
+                count.dissenting += config != winner
 
 
 def _add_ratios(
@@ -210,7 +211,7 @@ def _named(rank: Rank, factor: Spread | None, dissent: Spread | None) -> Rank:
         if factor.is_outside(rank.factor, least):
             percent = 100 * (rank.factor / factor.median - 1)
             found[SLOW if percent > 0 else FAST] = (
-                f"{abs(percent):.1f} % {'slower' if percent > 0 else 'faster'} than the median of {factor.count} ranks "
+                f"{abs(percent):.1f} % {'slower' if percent > 0 else 'faster'} than the median of {factor.count:,} ranks "
                 f"(limit {100 * factor.limit(least) / factor.median:.1f} %)"
             )
     share = rank.dissent
