@@ -119,7 +119,7 @@ def _block(entry: Entry) -> str:
             entry_title(entry),
             "      " + printable(entry.key) + tie_mark(entry),
             *(
-                printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {voters_text(choice)}")
+                printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {voters_text(choice.voters)}")
                 for choice in entry.choices
             ),
         ]
@@ -138,10 +138,10 @@ def tie_mark(entry: Entry) -> str:
     return "  [tie: decided by config text]" if entry.is_tie else ""
 
 
-def voters_text(choice: Choice) -> str:
+def voters_text(voters: Mapping[str, Sequence[int]] | None) -> str:
     """Who chose it, as people write it: `ranks 0-2,5 of job-4711`."""
     parts = []
-    for run, ranks in (choice.voters or {}).items():
+    for run, ranks in (voters or {}).items():
         shown = rank_ranges(ranks)
         if len(shown) > _MAX_SHARED_RANKS:
             shown = f"{shown[:_MAX_SHARED_RANKS].rpartition(',')[0]},... ({len(ranks)} ranks)"

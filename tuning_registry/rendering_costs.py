@@ -90,7 +90,9 @@ def _block(found: CostedEntry) -> str:
     said = ["winner", *(_gap_text(gap) for gap in found.gaps)]
     span = max(map(len, said))
     for choice, text in zip(entry.choices, said, strict=True):
-        shown = f"{choice.count:>5}  {short_config(choice.config):<{width}}  {text:<{span}}  {voters_text(choice)}"
+        shown = (
+            f"{choice.count:>5}  {short_config(choice.config):<{width}}  {text:<{span}}  {voters_text(choice.voters)}"
+        )
         lines.append(printable(shown))
     return join_lines(lines)
 

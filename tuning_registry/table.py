@@ -87,6 +87,11 @@ class TunedTable:
         }
 
     @property
+    def texts(self) -> Mapping[str, Mapping[str, str]]:
+        """`{kernel: {key: canonical text}}`, in the table's own spelling."""
+        return self._texts
+
+    @property
     def has_bare_names(self) -> bool:
         """Whether an entry names its kernel without a module: then `declare` matters."""
         return any("." not in kernel for kernel in self._texts)

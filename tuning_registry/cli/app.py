@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from tuning_registry import __version__
-from tuning_registry.cli import database, ingest, misses, overrides, runs, tables, votes
+from tuning_registry.cli import comparing, database, explain, ingest, misses, overrides, ranks, runs, tables, votes
 from tuning_registry.cli.console import say
 from tuning_registry.cli.options import Db
 from tuning_registry.errors import RegistryError, UsageError
@@ -58,8 +58,15 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 the data or the database says no, 2 wrong usage.",
 )
 for panel, commands in {
-    "Votes and timings": (ingest.ingest, votes.winners, votes.disagreements, misses.misses),
-    "Tables": (tables.export, tables.exports),
+    "Votes and timings": (
+        ingest.ingest,
+        votes.winners,
+        votes.disagreements,
+        explain.explain,
+        ranks.ranks,
+        misses.misses,
+    ),
+    "Tables": (tables.export, comparing.diff, comparing.check, tables.exports),
     "Decisions against the votes": (overrides.pin, overrides.ban, overrides.lift),
     "Without a database": (tables.merge, votes.report),
     "The database": (votes.status,),

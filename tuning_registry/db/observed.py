@@ -55,3 +55,21 @@ def _shapes_with_votes() -> sa.Select[Any]:
     counting = counting_recordings(Selection()).subquery("all_counting")
     has_votes = sa.exists().where(votes.c.entry_id == entries.c.id, votes.c.recording_id.in_(sa.select(counting.c.id)))
     return sa.select(entries.c.arch, entries.c.kernel, entries.c.lookup_key).where(has_votes).distinct()
+
+
+def reasons_observed(selection: Selection) -> sa.Select[Any]:
+    """Why did how many recordings not vote on an entry that they chose or looked for? Columns: arch, kernel, lookup_key, key, reason, n."""
+    counting = counting_recordings(selection).subquery("counting")
+    shape = (entries.c.arch, entries.c.kernel, entries.c.lookup_key)
+    query = (
+        sa.select(*shape, sa.func.min(entries.c.key).label("key"), observations.c.reason, sa.func.count().label("n"))
+        .select_from(
+            observations.join(counting, counting.c.id == observations.c.recording_id).join(
+                entries, entries.c.id == observations.c.entry_id
+            )
+        )
+        .group_by(*shape, observations.c.reason)
+        .order_by(*shape, observations.c.reason)
+    )
+    chosen = entries_chosen(selection)
+    return query if chosen is None else query.where(entries.c.id.in_(chosen))

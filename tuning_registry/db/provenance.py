@@ -77,6 +77,7 @@ def recording_facts(selection: Selection) -> sa.Select[Any]:
             recorded_runs.c.name.label("run"),
             recordings.c.rank,
             recordings.c.source,
+            recordings.c.host,
             recordings.c.device_name,
             recordings.c.multiprocessor_count,
             environments.c.triton,

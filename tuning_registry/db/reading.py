@@ -7,11 +7,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db import decisions, dialects, measured, observed, provenance, queries, schema
+from tuning_registry.db import by_rank, decisions, dialects, measured, observed, provenance, queries, schema
 from tuning_registry.selection import Selection
 
 Row = Mapping[str, Any]
 CHUNK = 500  # parameters of one IN (...)
+_BULK = 10_000  # rows fetched at a time
 
 
 class Reading:
@@ -26,6 +27,12 @@ class Reading:
     def _chunked(self, build: Callable[[Sequence[Any]], sa.Select[Any]], values: Sequence[Any]) -> Iterator[Any]:
         for start in range(0, len(values), CHUNK):
             yield from self.connection.execute(build(values[start : start + CHUNK])).mappings()
+
+    def _bulk(self, query: sa.Select[Any]) -> Iterator[Any]:
+        """Rows as the driver gives them: for millions of numbers, SQLAlchemy's own rows double the time."""
+        cursor = self.connection.execute(query).cursor
+        while rows := cursor.fetchmany(_BULK):
+            yield from rows
 
     def environments_that_count(self, selection: Selection) -> list[int]:
         """Ids of the environments behind a selection's votes."""
@@ -60,9 +67,21 @@ class Reading:
             for row in self.connection.execute(query):
                 yield tuple(row)
 
+    def votes_cast(self, entry_id: int) -> Iterator[tuple[int, int]]:
+        """`(config id, recording id)` of every vote on an entry; see `by_rank.votes_cast`."""
+        yield from self._bulk(by_rank.votes_cast(entry_id))
+
+    def medians_of(self, entry_id: int) -> Iterator[tuple[int, int, float]]:
+        """`(config id, recording id, median in ms)` of an entry, by config; see `by_rank.medians_of`."""
+        yield from self._bulk(by_rank.medians_of(entry_id))
+
     def misses(self, selection: Selection) -> list[Row]:
         """See `observed.misses`."""
         return self._rows(observed.misses(selection))
+
+    def reasons_observed(self, selection: Selection) -> list[Row]:
+        """See `observed.reasons_observed`."""
+        return self._rows(observed.reasons_observed(selection))
 
     def counting(self, selection: Selection) -> dict[int, int]:
         """Environment by recording; see `measured.counting`."""

@@ -92,7 +92,7 @@ def split_entries(reading: Reading, selection: Selection) -> tuple[list[Entry], 
     check_packages(reading, selection)
     rows = reading.choices(selection)
     split = [row for row in rows if row["choices"] > 1]
-    voters = _voters(reading, selection, split) if split else {}
+    voters = find_voters(reading, selection, split) if split else {}
     return entries_of(split, voters), len({shape_of(row) for row in rows})
 
 
@@ -141,8 +141,8 @@ def _choice(row: Row, voters: Voters | None) -> Choice:
     return replace(chosen, voters=runs, recordings=frozenset(recording for *_, recording in found))
 
 
-def _voters(reading: Reading, selection: Selection, rows: Sequence[Row]) -> Voters:
-    """Who chose what, for the entries in `rows`."""
+def find_voters(reading: Reading, selection: Selection, rows: Sequence[Row]) -> Voters:
+    """Who chose what, for the entries in `rows` of `queries.choices`."""
     shapes = Shapes(reading, selection, {shape_of(row) for row in rows})
     voters: dict[tuple[Any, ...], list[tuple[str, int, int]]] = {}
     for entry, config, environment, run, rank, recording in reading.who_voted(selection, shapes.entry_ids):
