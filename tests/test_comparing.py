@@ -147,7 +147,9 @@ def test_tables_that_cannot_be_compared_are_refused(store: Store, tmp_path: Path
     take(store, *write_ranks(tmp_path, [A]))
     with pytest.raises(TableError, match="two architectures: sm90 and sm80"):
         compare_tables(table({}), TunedTable("sm80", {}), None, EVERYTHING)
-    for ours, message in (({"policy": "x"}, "the policy 'x'"), ({"generalized": {"percent": True}}, "no number")):
+    odd = [({"policy": ["x"]}, "the policy"), ({"generalized": {"percent": True}}, "no percentage"),
+           ({"generalized": {"percent": -1}}, "no percentage"), ({"generalized": 5}, "no percentage")]  # fmt: skip
+    for ours, message in odd:
         with pytest.raises(TableError, match=message):
             compare_with_votes(store, table({"k": {"M=1": A}}, tuning_registry=ours), EVERYTHING)
 

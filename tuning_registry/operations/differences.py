@@ -120,8 +120,8 @@ def _how_made(table: TunedTable) -> tuple[str, float | None]:
     percent = generalized.get("percent") if isinstance(generalized, dict) else None
     if policy not in POLICIES:
         raise TableError(f"the table states the policy {policy!r}; expected one of {', '.join(POLICIES)}")
-    if generalized is not None and (isinstance(percent, bool) or not isinstance(percent, int | float)):
-        raise TableError("the table's generalized/percent is no number")
+    if generalized is not None and (isinstance(percent, bool) or not isinstance(percent, int | float) or percent < 0):
+        raise TableError("the table's generalized/percent is no percentage of at least 0")
     return policy, percent
 
 
