@@ -128,8 +128,10 @@ def test_a_table_without_the_key_falls_to_block_sizes_then_to_the_cheapest(tmp_p
 def test_on_miss_error_raises_before_anything_is_launched(tmp_path: Path) -> None:
     kernel = autotuner()
     pin(tmp_path, stored(three()[0]), key="M=99", on_miss="error")
-    with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel .*M=16\|torch\.float32.*no key"):
+    with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel .*M=16\|torch\.float32.*no key") as caught:
         launch(kernel)
+    asked = f"table {tmp_path / 'tables' / 'sm90.json'} made with Triton ?, this is {triton.__version__}"
+    assert asked in str(caught.value)
     assert kernel.fn.launches == []
     assert getattr(kernel, "nargs", None) is None
 
@@ -200,6 +202,18 @@ def test_a_failing_pruner_raises_its_own_error_and_leaves_no_state(tmp_path: Pat
     kernel.early_config_prune = None
     launch(kernel)
     assert launched(kernel) == [128]
+
+
+def test_an_entry_that_cannot_tell_two_candidates_apart_is_a_miss(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = [Config({"BLOCK_M": b}, pre_hook=hook) for b, hook in ((2, None), (2, launch), (1, None))]
+    kernel = autotuner(live)
+    pin(tmp_path, stored(live[1]))
+    launch(kernel)
+    assert kernel.best_config is live[2]
+    assert coverage_report().miss_counts == {"ambiguous config": 1}
+    assert "miss (ambiguous config)" in caplog.text
 
 
 def test_a_pruner_that_rebuilds_configs_still_matches_by_fields(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ class Miss(NamedTuple):
         arch: Architecture.
         kernel: Qualified kernel name.
         key: Shape key; empty when the call has none.
-        reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `pruned away` or
-            `unsupported key`.
+        reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `ambiguous config`,
+            `pruned away`, `unsupported key` or `fault` (of ours, see the log).
         source: What decided instead: `block_sizes`, `min_cost` or `timed`; `error`: the launch was refused.
     """
 

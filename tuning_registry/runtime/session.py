@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuning_registry.canonical import live_config_text
 from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
-from tuning_registry.loader import installed_triton, load
+from tuning_registry.loader import load
 from tuning_registry.runtime import coverage, watch
 from tuning_registry.runtime.adapter import Adapter, current_target
 from tuning_registry.runtime.arch import Device, Devices
@@ -20,7 +20,7 @@ from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
 from tuning_registry.runtime.job import current_place
 from tuning_registry.runtime.keys import call_arguments, has_tensor_key, is_interpreted, kernel_name, shape_key
 from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.runtime.select import Selection, select
+from tuning_registry.runtime.select import Selection, select, shown
 from tuning_registry.table import TunedTable, read_table
 
 if TYPE_CHECKING:
@@ -167,12 +167,10 @@ class Session:
     def _note_miss(self, miss: Miss, candidate: Any) -> None:
         if not self.coverage.miss(miss):
             return
-        table = self.table(miss.arch)
         logger.warning(
-            "tuning_registry: miss (%s) on %s for %s key %s: %s; table %s made with Triton %s, this is %s",
+            "tuning_registry: miss (%s) on %s for %s key %s: %s; %s",
             miss.reason, miss.arch, miss.kernel, miss.key or "(none)",
-            _INSTEAD.get(miss.source, f"launching by {miss.source}"),
-            table.provenance.get("file", "(none)"), table.provenance.get("triton") or "?", installed_triton() or "?",
+            _INSTEAD.get(miss.source, f"launching by {miss.source}"), shown(self.table(miss.arch)),
         )  # fmt: skip
         if miss.key:
             self._observe((miss.arch, miss.kernel, miss.key), candidate, miss.reason, is_miss=True)
