@@ -155,7 +155,7 @@ def test_a_launch_field_of_a_backend_is_dropped_at_its_default_and_sets_a_candid
     assert live_config_text(BackendConfig()) == config_text(config())
     for changed in ({"multibuffer": True}, {"multibuffer": 0}, {"unknown": None}, {"num_stages": 2},
                     {"B": 32}, {"B": 64.0}, {"reg_dec_producer": 24}):  # fmt: skip
-        assert live_config_text(BackendConfig(**changed)) is None, changed  # type: ignore[arg-type]
+        assert live_config_text(BackendConfig(**changed)) is None, changed
     assert live_config_text(BackendConfig(reg_dec_producer=0)) == config_text(config())
 
 
