@@ -15,6 +15,7 @@ C = TypeVar("C")
 
 PRUNED_AWAY: Final = "pruned away"
 UNSUPPORTED_KEY: Final = "unsupported key"
+FAULT: Final = "fault"  # of ours, before a table could answer
 # Reasons of a miss that mean nothing where only one candidate is left: there is no choice to look up.
 _NO_ENTRY: Final = frozenset({"no table", "no kernel", "no key", "ambiguous name", UNSUPPORTED_KEY})
 
