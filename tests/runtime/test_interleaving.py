@@ -18,21 +18,17 @@ import pytest
 
 from tests.runtime.fakes import (
     ARCH,
-    HAS_LISTENER,
     Autotuner,
-    Config,
     Tensor,
-    Timer,
     autotuner,
     launch,
     launched,
     only_recording,
     stored,
     three,
-    triton,
     write_table,
 )  # fmt: skip
-from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
+from tuning_registry.runtime import AutotunePolicy, choice_log, install, uninstall
 from tuning_registry.runtime.adapter import Adapter
 
 NAME = "pkg.ops.kernel"
@@ -269,53 +265,3 @@ def test_a_kernel_that_is_tuned_inside_anothers_pruning_is_seen(tmp_path: Path) 
     launch(pruned_by(prune))
     assert [(choice.kernel, choice.source) for choice in choice_log()] == [
         ("pkg.ops.inner", "timed"), (NAME, "min_cost")]  # fmt: skip
-
-
-@pytest.mark.skipif(not HAS_LISTENER, reason="Triton's listener came with 3.9")
-def test_a_tuning_that_fails_leaves_the_users_listener_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    knob, heard = triton.knobs.autotuning, []
-
-    def fail(call: Any, quantiles: Any) -> None:
-        raise RuntimeError("out of memory")
-
-    def theirs(**event: Any) -> None:
-        heard.append(event["best_config"])
-
-    monkeypatch.setattr(knob, "listener", None)
-    install(AutotunePolicy(mode="auto"))
-    with pytest.raises(RuntimeError, match="out of memory"):
-        launch(autotuner(timer=fail))
-    assert knob.listener is None
-    knob.listener = theirs
-    with pytest.raises(RuntimeError, match="out of memory"):
-        launch(autotuner(timer=fail))
-    assert knob.listener is theirs
-    with knob.scope():
-        knob.listener = None
-        launch(autotuner())
-    launch(tuned := autotuner(timer=Timer([2.0, 1.0, 3.0])))
-    assert heard == [tuned.configs[1]]
-    del knob.listener
-    assert knob.listener is None
-    knob.listener = None
-    assert len(choice_log()) == 1
-    assert coverage_report().faults == {}
-
-
-@pytest.mark.skipif(not HAS_LISTENER, reason="Triton's listener came with 3.9")
-def test_a_kernel_left_with_one_candidate_is_not_told_to_a_listener_of_ours() -> None:
-    """With any listener, Triton 3.9 then raises where the kernel has never been timed."""
-    install(AutotunePolicy(mode="auto"))
-    assert launch(pruned_by(lambda configs, named, **kwargs: configs[:1])) == "launched"
-    assert [choice.source for choice in choice_log()] == ["single"]
-
-
-def test_a_hook_that_changes_its_config_is_launched_with_the_change(tmp_path: Path) -> None:
-    """Triton reads the config's options at each launch, after its hook."""
-    live = [Config({"BLOCK_M": 1, "N": 0}), Config({"BLOCK_M": 2})]
-    live[0].pre_hook = lambda arguments: live[0].kwargs.update(N=arguments["M"])
-    kernel = autotuner(live, key=("y",))
-    install(AutotunePolicy(mode="pinned", arch=ARCH))
-    for size in (16, 32, 64):
-        launch(kernel, Tensor(), "s", size)
-    assert [options["N"] for options in kernel.fn.launches] == [16, 32, 64]

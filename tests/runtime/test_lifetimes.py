@@ -129,6 +129,17 @@ def test_a_winner_whose_time_is_not_a_number_does_not_vote(tmp_path: Path) -> No
     assert recording.observations[ARCH][NAME][KEY] == Observation(text_of(three()[0]), "its time is not a number")
 
 
+def test_a_hook_that_changes_its_config_is_launched_with_the_change(tmp_path: Path) -> None:
+    """Triton reads the config's options at each launch, after its hook."""
+    live = [Config({"BLOCK_M": 1, "N": 0}), Config({"BLOCK_M": 2})]
+    live[0].pre_hook = lambda arguments: live[0].kwargs.update(N=arguments["M"])
+    kernel = autotuner(live, key=("y",))
+    install(AutotunePolicy(mode="pinned", arch=ARCH))
+    for size in (16, 32, 64):
+        launch(kernel, Tensor(), "s", size)
+    assert [options["N"] for options in kernel.fn.launches] == [16, 32, 64]
+
+
 def test_a_miss_in_the_interpreter_is_not_recorded(tmp_path: Path) -> None:
     class InterpretedFunction:
         """Named as Triton's interpreter names it."""
