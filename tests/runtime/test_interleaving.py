@@ -123,13 +123,14 @@ def test_a_signal_handler_may_launch_whatever_it_interrupts(mode: str) -> None:
         def handler(*_):
             calls[0] += 1
             launch(save, Tensor(), Tensor(), calls[0])
-            signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, 0.001))
+            if calls[0] < 500:
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, 0.001))
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.001)
-        for size in range(4000):
+        size = 0
+        while calls[0] < 500:
+            size += 1
             launch(kernel, Tensor(), Tensor(), size)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        assert calls[0] > 10, calls
         assert not coverage_report().faults, coverage_report().faults
     """
     command = [sys.executable, "-c", textwrap.dedent(script), mode]

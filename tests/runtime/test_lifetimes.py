@@ -32,7 +32,7 @@ from tests.runtime.fakes import (
 )  # fmt: skip
 from tuning_registry.records import Observation
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage, coverage_report, install, uninstall
-from tuning_registry.runtime.identity import WeakIdentityMap
+from tuning_registry.runtime.weak_map import WeakIdentityMap
 
 NAME = "pkg.ops.kernel"
 

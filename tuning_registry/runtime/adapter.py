@@ -15,11 +15,11 @@ from tuning_registry.runtime import coverage
 from tuning_registry.runtime.arch import loaded_torch
 from tuning_registry.runtime.fastpath import ATTRIBUTE, LEFT_TO_TRITON, Pin, Pins, make_run, remember
 from tuning_registry.runtime.guard import guarded
-from tuning_registry.runtime.identity import WeakIdentityMap
 from tuning_registry.runtime.keys import kernel_name
 from tuning_registry.runtime.listener import ListenerSlot, has_listener, tells_listener
 from tuning_registry.runtime.patches import Patches
 from tuning_registry.runtime.watch import SINGLE, Follower, Watch
+from tuning_registry.runtime.weak_map import WeakIdentityMap
 
 _PROBE: Final = "_tuning_registry_probe"  # marks the copy of an autotuner that is asked for its pruning
 _numbers: Final = itertools.count()
