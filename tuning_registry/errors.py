@@ -13,7 +13,8 @@ RegistryError
 ├── AgreementError (RuntimeError)  ranks of one job chose different configs
 └── DatabaseError                the database cannot be opened, read or written
     ├── SchemaError              its schema is missing, older, newer or foreign
-    └── BusyError                another process held the lock for too long: try again
+    ├── BusyError                another process held the lock for too long: try again
+    └── UnreachableError         its server does not answer, or went away: try again
 """
 
 from __future__ import annotations
@@ -101,6 +102,10 @@ class SchemaError(DatabaseError):
 
 class BusyError(DatabaseError):
     """Another process held the write lock for too long; the same command may be tried again."""
+
+
+class UnreachableError(DatabaseError):
+    """The server does not answer, or the connection to it was lost; the same may be tried again."""
 
 
 def printable(text: str) -> str:

@@ -25,8 +25,9 @@ class DatabaseSink:
         Raises:
             SchemaError: There is no schema, or it is not this program's.
             BusyError: Another process held the lock.
+            UnreachableError: The server does not answer.
             ConflictError: This (run, rank) is there with other content.
-            DatabaseError: The database cannot be reached or written.
+            DatabaseError: The database cannot be written.
         """
         if self._store.revision() is None:
             raise self._store.absent()
@@ -35,10 +36,14 @@ class DatabaseSink:
         write_batch(self._store, batch, options, report)
 
 
-def open_sink(url: str) -> DatabaseSink:
+def open_sink(url: str, wait_s: float | None = None) -> DatabaseSink:
     """The sink for a database URL.
+
+    Args:
+        url: The database.
+        wait_s: How long to wait for a lock, and at most for a server; None: as long as a command waits.
 
     Raises:
         UsageError: Not a database URL.
     """
-    return DatabaseSink(Store(parse_url(url)))
+    return DatabaseSink(Store(parse_url(url), wait_s))

@@ -15,59 +15,73 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
 from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
-from tuning_registry.errors import BusyError, DatabaseError
+from tuning_registry.errors import BusyError, DatabaseError, UnreachableError
 
 logger = logging.getLogger("tuning_registry")
 LOCK_WAIT_S: Final = 60.0
 _CONNECT_DEFAULTS: Final[dict[str, Any]] = {"connect_timeout": 15, "application_name": "tuning-registry"}
+_SHORTEST_CONNECT_S: Final = 2  # libpq takes a shorter time for this one
 _ADVISORY_LOCK: Final = 0x7475_6E65_7265_6769  # "tuneregi": one writer at a time, in this database only
 _NETWORK_FILE_SYSTEMS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "fuse.sshfs", "wekafs"}
 )
 
 
-def connect_engine(url: sa.URL, *, writable: bool) -> sa.Engine:
+def connect_engine(url: sa.URL, *, writable: bool, wait_s: float | None = None) -> sa.Engine:
     """An engine on `url`. SQLite connections are autocommit; transactions start by `begin_transaction`.
+
+    Args:
+        url: The database.
+        writable: Whether it will be written.
+        wait_s: How long to wait for a lock, and at most for a server; None: `LOCK_WAIT_S`, and the usual time.
 
     Raises:
         DatabaseError: The Postgres driver is not installed.
     """
     if url.get_backend_name() == "postgresql":
-        return _postgres_engine(url)
+        return _postgres_engine(url, wait_s)
     if is_in_memory(url):
         return sa.create_engine("sqlite://", creator=lambda: _sqlite_connection(":memory:"), poolclass=StaticPool)
     file = sqlite_file(url)
     assert file is not None
-    return sa.create_engine("sqlite://", creator=lambda: _open_sqlite(file, writable=writable), poolclass=NullPool)
+    return sa.create_engine("sqlite://", creator=lambda: _open_sqlite(file, writable, wait_s), poolclass=NullPool)
 
 
-def _postgres_engine(url: sa.URL) -> sa.Engine:
+def _postgres_engine(url: sa.URL, wait_s: float | None) -> sa.Engine:
+    defaults = dict(_CONNECT_DEFAULTS)
+    if wait_s is not None:
+        defaults["connect_timeout"] = max(_SHORTEST_CONNECT_S, min(defaults["connect_timeout"], int(wait_s)))
     try:
         return sa.create_engine(
             url,
             poolclass=NullPool,
-            connect_args={name: value for name, value in _CONNECT_DEFAULTS.items() if name not in url.query},
+            connect_args={name: value for name, value in defaults.items() if name not in url.query},
         )
     except ModuleNotFoundError as error:
         raise DatabaseError("Postgres needs its driver: pip install 'tuning-registry[postgres]'") from error
 
 
-def _sqlite_connection(target: str, *, uri: bool = False) -> sqlite3.Connection:
+def _sqlite_connection(target: str, *, uri: bool = False, wait_s: float | None = None) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        target, timeout=LOCK_WAIT_S, isolation_level=None, uri=uri, check_same_thread=False
+        target, timeout=lock_wait_s(wait_s), isolation_level=None, uri=uri, check_same_thread=False
     )  # SQLAlchemy's pool hands a connection to one thread at a time
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
 
 
-def _open_sqlite(file: Path, *, writable: bool) -> sqlite3.Connection:
+def lock_wait_s(wait_s: float | None) -> float:
+    """How long to wait for a lock, where nothing else is asked for."""
+    return LOCK_WAIT_S if wait_s is None else wait_s
+
+
+def _open_sqlite(file: Path, writable: bool, wait_s: float | None) -> sqlite3.Connection:
     if writable:
-        return _sqlite_connection(str(file))
+        return _sqlite_connection(str(file), wait_s=wait_s)
     wal = file.with_name(file.name + "-wal")
     if os.access(file, os.W_OK) and os.access(file.parent, os.W_OK):
         # Not mode=ro: such a connection could not take away the -wal and -shm files at its end, and left
         # there under a reader's name they would lock the owner out.
-        connection = _sqlite_connection(f"{file.as_uri()}?mode=rw", uri=True)
+        connection = _sqlite_connection(f"{file.as_uri()}?mode=rw", uri=True, wait_s=wait_s)
         connection.execute("PRAGMA query_only = ON")
         return connection
     if not (wal.exists() and wal.stat().st_size):
@@ -85,7 +99,7 @@ def _open_sqlite(file: Path, *, writable: bool) -> sqlite3.Connection:
     return connection
 
 
-def begin_transaction(connection: sa.Connection, *, writing: bool) -> None:
+def begin_transaction(connection: sa.Connection, *, writing: bool, wait_s: float | None = None) -> None:
     """Open a transaction: a snapshot to read from, or the one write lock of the database.
 
     SQLite begins IMMEDIATE, since a read lock cannot be raised under load; Postgres takes an advisory
@@ -95,7 +109,7 @@ def begin_transaction(connection: sa.Connection, *, writing: bool) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
         return
     if writing:
-        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{int(LOCK_WAIT_S * 1000)}ms'"))
+        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{int(lock_wait_s(wait_s) * 1000)}ms'"))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
     else:
         connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
@@ -195,31 +209,34 @@ def insert_timings(connection: sa.Connection, rows: list[tuple[Any, ...]]) -> No
         )
         return
     into = "timings (entry_id, config_id, recording_id, median_ms, p20_ms, p80_ms)"
-    with connection.connection.cursor() as cursor, cursor.copy(f"COPY {into} FROM STDIN") as copy:  # type: ignore[attr-defined]  # psycopg's
-        text = "".join([f"{e}\t{c}\t{r}\t{m!r}\t{p20!r}\t{p80!r}\n" for e, c, r, m, p20, p80 in rows])
-        copy.write(text.replace("nan", "\\N"))
+    text = "".join([f"{e}\t{c}\t{r}\t{m!r}\t{p20!r}\t{p80!r}\n" for e, c, r, m, p20, p80 in rows])
+    try:
+        with connection.connection.cursor() as cursor, cursor.copy(f"COPY {into} FROM STDIN") as copy:  # type: ignore[attr-defined]  # psycopg's
+            copy.write(text.replace("nan", "\\N"))
+    except connection.dialect.loaded_dbapi.Error as error:  # past SQLAlchemy, which would have translated it
+        raise translate_error(error, connection.engine.url) from error
 
 
-def translate_error(error: Exception, url: sa.URL) -> DatabaseError:
+def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None) -> DatabaseError:
     """Our error for one of the driver's, by its code and never by its text."""
-    where = shown_url(url)
+    where, waited = shown_url(url), f"{lock_wait_s(wait_s):.3g} s"
     original = getattr(error, "orig", None) or error
     if isinstance(original, sqlite3.Error):
-        return _translate_sqlite(original, where)
+        return _translate_sqlite(original, where, waited)
     state = getattr(original, "sqlstate", None)
     if state in {"55P03", "40P01", "40001"}:
-        return BusyError(f"{where}: another writer held the lock for over {LOCK_WAIT_S:g} s; try again")
+        return BusyError(f"{where}: another writer held the lock for over {waited}; try again")
     if state == "42501":
         return DatabaseError(f"{where}: this role lacks the right: {_first_line(original, url)}")
     if getattr(error, "connection_invalidated", False):
-        return DatabaseError(f"{where}: the connection was lost: {_first_line(original, url)}")
+        return UnreachableError(f"{where}: the connection was lost: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):
-        return DatabaseError(f"{where}: cannot connect: {_first_line(original, url)}")
+        return UnreachableError(f"{where}: cannot connect: {_first_line(original, url)}")
     hint = "; registry db check says what is wrong" if state in {"42P01", "42703"} else ""
     return DatabaseError(f"{where}: {_first_line(original, url)}{hint}")
 
 
-def _translate_sqlite(error: sqlite3.Error, where: str) -> DatabaseError:
+def _translate_sqlite(error: sqlite3.Error, where: str, waited: str) -> DatabaseError:
     code = _sqlite_code(error)
     said = {
         sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup (nothing was changed)",
@@ -231,7 +248,7 @@ def _translate_sqlite(error: sqlite3.Error, where: str) -> DatabaseError:
         sqlite3.SQLITE_IOERR: f"the disk failed: {error}",
     }.get(code)
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return BusyError(f"{where}: another process held the lock for over {LOCK_WAIT_S:g} s; try again")
+        return BusyError(f"{where}: another process held the lock for over {waited}; try again")
     hint = "; registry db check says what is wrong" if code == sqlite3.SQLITE_ERROR else ""
     return DatabaseError(f"{where}: {said or error}{hint}")
 

@@ -21,10 +21,12 @@ class Store:
 
     Args:
         url: Where it is (`db.url.parse_url`).
+        wait_s: How long to wait for a lock, and at most for a server; None: as long as a command waits.
     """
 
-    def __init__(self, url: sa.URL) -> None:
+    def __init__(self, url: sa.URL, wait_s: float | None = None) -> None:
         self.url = url
+        self._wait_s = wait_s
         self._memory = dialects.connect_engine(url, writable=True) if is_in_memory(url) else None
 
     @contextlib.contextmanager
@@ -55,7 +57,7 @@ class Store:
         """
         self._prepare_file()
         with self._connected(writable=True) as connection:
-            dialects.begin_transaction(connection, writing=True)
+            dialects.begin_transaction(connection, writing=True, wait_s=self._wait_s)
             is_empty = find_revision(connection) is None
             if is_empty:
                 create_schema(connection)
@@ -86,7 +88,7 @@ class Store:
     @contextlib.contextmanager
     def _connected(self, *, writable: bool) -> Iterator[sa.Connection]:
         with self._translated():
-            engine = self._memory or dialects.connect_engine(self.url, writable=writable)
+            engine = self._memory or dialects.connect_engine(self.url, writable=writable, wait_s=self._wait_s)
             with engine.connect() as connection:
                 yield connection
 
@@ -125,7 +127,7 @@ class Store:
         try:
             yield
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
-            raise dialects.translate_error(error, self.url) from error
+            raise dialects.translate_error(error, self.url, self._wait_s) from error
 
     def _check_revision(self, connection: sa.Connection) -> None:
         found = find_revision(connection)

@@ -202,10 +202,7 @@ class Adapter:
         # When a tuning has one candidate, Triton tells the listener of timings that there may not be.
         if tuning is None or tuning.origin == SINGLE or not _has_jit_function(autotuner):
             return None
-        return lambda **event: guarded("watching a tuning", self._on_event, tuning, event)
-
-    def _on_event(self, tuning: Any, event: dict[str, Any]) -> None:
-        self._watch.listened(tuning, event["best_config"], event["configs_timings"], event["cache_hit"])
+        return lambda **event: guarded("watching a tuning", self._watch.listened, tuning, event)
 
     def _on_timed(self, autotuner: Any, args: tuple[Any, ...], meta: dict[str, Any], config: Any, timing: Any) -> None:
         if self._watch.find(autotuner) is None:  # its class prunes its own way, so our pruning was not called
@@ -259,6 +256,11 @@ def check_supported() -> None:
     missing = [name for name in ("run", "prune_configs", "_bench") if name not in autotuner.__dict__]
     if missing:
         raise PolicyError(f"this Triton's Autotuner has no {', '.join(missing)}; supported is Triton 3.2 and newer")
+
+
+def live_kernels() -> set[str]:
+    """Qualified names of the kernels under live autotuners that have a choice to make. Walks all live objects."""
+    return {name for name, _ in coverage.live_autotuners(import_module("triton.runtime.autotuner").Autotuner)}
 
 
 def current_target() -> Any:

@@ -6,7 +6,7 @@ import gc
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -156,20 +156,26 @@ def unseen_kernels(autotuner_class: Any, earlier: Callable[[Any], frozenset[Any]
         earlier: The keys that an autotuner's cache held when it was first met; None if it never was.
     """
     found: set[tuple[str, str]] = set()
-    for thing in gc.get_objects():
-        # type(), not isinstance(): the latter asks proxies for their __class__ and may run their code.
-        kind = type(thing)
-        if not issubclass(kind, autotuner_class) or len(getattr(thing, "configs", ())) < 2:
-            continue
-        name, met = guarded("naming an autotuner", kernel_name, thing), earlier(thing)
-        overrides = met is None and kind.run is not autotuner_class.run
+    for name, autotuner in live_autotuners(autotuner_class):
+        met = earlier(autotuner)
+        overrides = met is None and type(autotuner).run is not autotuner_class.run
         if met is not None:
-            launched = any(key in thing.cache for key in met)
+            launched = any(key in autotuner.cache for key in met)
         else:
-            launched = was_launched(thing) if overrides else bool(getattr(thing, "cache", None))
-        if name and launched:
+            launched = was_launched(autotuner) if overrides else bool(getattr(autotuner, "cache", None))
+        if launched:
             found.add((name, BYPASSED if overrides else EARLIER))
     return sorted(found)
+
+
+def live_autotuners(autotuner_class: Any) -> Iterator[tuple[str, Any]]:
+    """Every live autotuner that has a choice to make, with its kernel's name. Walks all live objects."""
+    for thing in gc.get_objects():
+        # type(), not isinstance(): the latter asks proxies for their __class__ and may run their code.
+        if issubclass(type(thing), autotuner_class) and len(getattr(thing, "configs", ())) > 1:
+            name = guarded("naming an autotuner", kernel_name, thing)
+            if name:
+                yield name, thing
 
 
 def was_launched(autotuner: Any) -> bool:

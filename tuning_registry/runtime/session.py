@@ -11,7 +11,7 @@ from tuning_registry.canonical import live_config_text
 from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
 from tuning_registry.loader import load
 from tuning_registry.runtime import coverage, watch
-from tuning_registry.runtime.adapter import Adapter, current_target
+from tuning_registry.runtime.adapter import Adapter, current_target, live_kernels
 from tuning_registry.runtime.arch import Device, Devices
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.coverage import Coverage, CoverageReport, Miss
@@ -64,8 +64,13 @@ class Session:
         """The table of an architecture, read once."""
         table = self._tables.get(arch)
         if table is None:
+            table = load(arch, self._table_paths)
+            if table.has_bare_names:
+                # A bare name that two kernels share is a miss for whichever of them is launched first.
+                live = guarded("looking for kernels of one name", live_kernels) or set()
+                table.declare(filter(self.policy.in_scope, live))
             # Read by each thread that comes before it is there; all of them use the first.
-            table = self._tables.setdefault(arch, load(arch, self._table_paths))
+            table = self._tables.setdefault(arch, table)
         return table
 
     def is_pinned(self, autotuner: Any) -> bool:

@@ -9,7 +9,7 @@ import time
 from importlib import import_module
 from typing import Final, Protocol, cast
 
-from tuning_registry.errors import DatabaseError, RegistryError, SchemaError
+from tuning_registry.errors import BusyError, RegistryError, UnreachableError
 from tuning_registry.records import Recording
 
 logger = logging.getLogger("tuning_registry")
@@ -18,6 +18,7 @@ logger = logging.getLogger("tuning_registry")
 RETRY_BUDGET_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 4.0
+_SHORTEST_WAIT_S: Final = 0.1
 
 
 class Sink(Protocol):
@@ -28,7 +29,7 @@ class Sink(Protocol):
 
         Raises:
             BusyError: Another process holds the lock; may be tried again.
-            DatabaseError: The database cannot be reached; may be tried again (SchemaError may not).
+            UnreachableError: The server does not answer; may be tried again.
             RegistryError: The database says no.
         """
 
@@ -36,8 +37,8 @@ class Sink(Protocol):
 class SinkModule(Protocol):
     """`tuning_registry.sinks`."""
 
-    def open_sink(self, url: str) -> Sink:
-        """The sink for a database URL; raises RegistryError."""
+    def open_sink(self, url: str, wait_s: float | None = None) -> Sink:
+        """The sink for a database URL, waiting so long for a lock or a server; raises RegistryError."""
 
 
 def is_database_url(path: str) -> bool:
@@ -61,9 +62,10 @@ def write_with_retries(url: str, recording: Recording, budget_s: float = RETRY_B
     while True:
         try:
             module = cast("SinkModule", import_module("tuning_registry.sinks"))
-            module.open_sink(url).write(recording)
+            # Each try ends with the budget: a lock that a command would wait a minute for must not hold up an exit.
+            module.open_sink(url, max(_SHORTEST_WAIT_S, deadline - time.monotonic())).write(recording)
         except (RegistryError, ImportError) as error:
-            may_pass = isinstance(error, DatabaseError) and not isinstance(error, SchemaError)
+            may_pass = isinstance(error, BusyError | UnreachableError)
             wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, not a secret
             if not may_pass or time.monotonic() + wait > deadline:
                 logger.warning("tuning_registry: %s did not take the recording: %s", shown_url(url), error)

@@ -132,11 +132,12 @@ class Watch:
         tuning.timings[candidate] = timing
         self._finish_if_measured(tuning)
 
-    def listened(self, tuning: Tuning, winner: Any, timings: Mapping[Any, Any], cache_hit: bool) -> None:
+    def listened(self, tuning: Tuning, event: Mapping[str, Any]) -> None:
         """Triton's listener was told."""
-        tuning.timings = {} if cache_hit else dict(timings)
-        tuning.origin = ECHO if cache_hit else TIMED
-        self._finish(tuning, winner)
+        is_echo = event["cache_hit"]
+        tuning.timings = {} if is_echo else dict(event["configs_timings"])
+        tuning.origin = ECHO if is_echo else TIMED
+        self._finish(tuning, event["best_config"])
 
     def echoed(self, autotuner: Any, winner: Any) -> None:
         """The winner was read from Triton's disk cache."""
