@@ -49,3 +49,13 @@ def test_a_kernel_left_with_one_candidate_is_not_told_to_a_listener_of_ours() ->
     install(AutotunePolicy(mode="auto"))
     assert launch(autotuner(prune_configs_by=prune)) == "launched"
     assert [choice.source for choice in choice_log()] == ["single"]
+
+
+def test_a_tool_that_takes_the_knobs_place_costs_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    knobs = type(triton.knobs.autotuning)
+    install(AutotunePolicy(mode="auto"))
+    with monkeypatch.context() as patched:
+        patched.setattr(knobs, "listener", None)
+        patched.setitem(vars(triton.knobs.autotuning), "listener", None)
+        launch(autotuner(timer=Timer([2.0, 1.0, 3.0])))
+    assert [choice.source for choice in choice_log()] == ["timed"]

@@ -192,7 +192,7 @@ class Adapter:
 
     def _is_told(self, autotuner: Any) -> bool:
         """Whether Triton's own `run` will tell its listener, hence us, what it chose for this autotuner."""
-        if self._slot is None or "run" in vars(autotuner):
+        if self._slot is None or not self._slot.is_in or "run" in vars(autotuner):
             return False
         run = self.patches.original_of("run", type(autotuner).run)
         return tells_listener(run, self._module) and _has_jit_function(autotuner)

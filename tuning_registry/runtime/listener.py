@@ -32,6 +32,11 @@ class ListenerSlot:
         self._hear = hear
         self._default: Any = None
 
+    @property
+    def is_in(self) -> bool:
+        """Whether it stands in for the knob; another tool may have taken the place."""
+        return vars(self._class).get("listener") is self
+
     def put_in(self) -> None:
         """Stand in for the knob, perhaps in place of another policy's slot."""
         before = vars(self._class)["listener"]
@@ -40,7 +45,7 @@ class ListenerSlot:
 
     def take_out(self) -> None:
         """Put the knob back as it was, unless another slot or tool has taken the place since."""
-        if vars(self._class)["listener"] is self:
+        if self.is_in:
             self._class.listener = self._default
 
     def __get__(self, knobs: Any, owner: Any = None) -> Any:
