@@ -138,6 +138,27 @@ def test_integers_of_any_length_are_exact(digits: str) -> None:
     )
 
 
+class BackendConfig:
+    """A `Config` of another backend, with a launch field of its own."""
+
+    def __init__(self, num_warps: int = 4, multibuffer: bool = False, **launch: object) -> None:
+        self.kwargs = {"B": 64}
+        self.num_warps, self.num_stages, self.multibuffer, self.launch = num_warps, 3, multibuffer, launch
+        self.bookkeeping = "not passed to a launch"
+
+    def all_kwargs(self) -> dict[str, object]:
+        own = {"num_warps": self.num_warps, "num_stages": 3, "multibuffer": self.multibuffer}
+        return {**self.kwargs, **own, **self.launch}
+
+
+def test_a_launch_field_of_a_backend_is_dropped_at_its_default_and_sets_a_candidate_apart_at_another_value() -> None:
+    assert live_config_text(BackendConfig()) == config_text(config())
+    for changed in ({"multibuffer": True}, {"multibuffer": 0}, {"unknown": None}, {"num_stages": 2},
+                    {"B": 32}, {"B": 64.0}, {"reg_dec_producer": 24}):  # fmt: skip
+        assert live_config_text(BackendConfig(**changed)) is None, changed
+    assert live_config_text(BackendConfig(reg_dec_producer=0)) == config_text(config())
+
+
 def test_live_configs_are_read_field_by_field() -> None:
     live = SimpleNamespace(kwargs={"B": 64, "T": (1, (2, 3))}, num_warps=4, num_stages=3, pre_hook=print)
     assert live_config_text(live) == config_text(config(kwargs={"B": 64, "T": [1, [2, 3]]}))

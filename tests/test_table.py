@@ -70,8 +70,17 @@ def test_a_megatron_table_of_the_seed_loads_and_is_looked_up(tmp_path: Path) -> 
 def test_the_live_object_is_returned_whatever_the_order_of_its_fields() -> None:
     found = table({"k": {"M=1": config(BLOCK_K=32, BLOCK_M=128)}})
     candidates = [live(BLOCK_M=64, BLOCK_K=32), live(BLOCK_M=128, BLOCK_K=32), live(BLOCK_M=128, BLOCK_K=32)]
-    candidates[1].pre_hook = print
+    candidates[1].pre_hook = candidates[2].pre_hook = print
     assert found.lookup("k", "M=1", candidates) is candidates[1]
+
+
+def test_an_entry_that_could_mean_the_candidate_with_a_hook_or_the_one_without_names_neither() -> None:
+    found = table({"k": {"*": config()}})
+    candidates = [live(), live(num_warps=8), live()]
+    candidates[2].pre_hook = print
+    assert found.find("k", "M=1", candidates).reason == "ambiguous config"
+    assert found.lookup("k", "M=1", candidates) is None
+    assert found.lookup("k", "M=1", candidates[1:]) is candidates[2]
 
 
 def test_launch_options_alone_tell_candidates_apart() -> None:
@@ -116,6 +125,15 @@ def test_a_bare_name_serves_one_kernel_only(caplog: pytest.LogCaptureFixture) ->
     assert found.find("fla.b._norm", "M=1", [live()]).reason == "ambiguous name"
     assert "could mean fla.b._norm or mamba.a._norm" in caplog.text
     assert found.find("mamba.a._norm", "M=2", [live()]).reason == "ambiguous name"
+
+
+def test_a_bare_name_serves_no_namesake_of_a_qualified_kernel_of_the_table(caplog: pytest.LogCaptureFixture) -> None:
+    found = table({"_norm": {"*": config()}, "mamba.a._norm": {"M=1": config()}})
+    assert found.find("fla.b._norm", "M=1", [live()]).reason == "ambiguous name"
+    assert "could mean fla.b._norm or mamba.a._norm" in caplog.text
+    assert found.lookup("mamba.a._norm", "M=1", [live()]) is not None
+    alone = table({"_norm": {"*": config()}, "mamba.a._norm": {"M=1": config()}})
+    assert alone.lookup("mamba.a._norm", "M=2", [live()]) is not None
 
 
 def test_declared_kernels_get_one_answer_whichever_asks_first() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import hashlib
+import inspect
 import json
 import math
 import operator
@@ -141,9 +142,34 @@ def live_config_text(candidate: object) -> str | None:
         for field, neutral in NEUTRAL.items():
             if field != "pre_hook":  # a hook is no stored value: it survives because the live object is launched
                 config[field] = getattr(candidate, field, neutral)
-        return config_text(config)
+        return config_text(config) if _launches_as_written(candidate, config) else None
     except Exception:  # noqa: BLE001  # somebody else's object, in a training job: whatever it raises, it has no text
         return None
+
+
+def _launches_as_written(candidate: Any, config: Mapping[str, Any]) -> bool:
+    """Whether what `all_kwargs()` gives to the launch is what `config` says, and nothing besides.
+
+    A backend's own `Config` adds launch fields by overriding `all_kwargs` (triton-ascend: `multibuffer`). Such
+    a field is dropped at the default that the class's `__init__` states for it, and sets the candidate apart at
+    any other value. Attributes that `all_kwargs` does not pass on are no launch fields: torch notes its own
+    bookkeeping on configs.
+    """
+    if not hasattr(candidate, "all_kwargs"):
+        return True
+    for name, value in candidate.all_kwargs().items():
+        if name in candidate.kwargs or name in FIELDS[1:]:
+            stated = config["kwargs"][name] if name in candidate.kwargs else config[name]
+            if not _same(_listed(value), stated):
+                return False
+        elif name in NEUTRAL:
+            if not _same(value, NEUTRAL[name]):
+                return False
+        else:
+            parameter = inspect.signature(type(candidate)).parameters.get(name)
+            if parameter is None or not _same(value, parameter.default):
+                return False
+    return True
 
 
 def text_digest(text: str) -> str:

@@ -37,7 +37,7 @@ class Match(Generic[C]):
     Attributes:
         candidate: The live candidate object the table names; None on a miss.
         reason: Empty on a hit, else one of `no table`, `no kernel`, `ambiguous name`, `no key`,
-            `not a candidate`.
+            `not a candidate`, `ambiguous config`.
         kernel: The table's kernel name that matched, empty if none did.
         key: The table's key that matched (perhaps `*`), empty if none did.
     """
@@ -68,7 +68,9 @@ class TunedTable:
         texts = read_entries({"table": kernels}, config_text)["table"]
         self._texts = texts
         self._spellings = {kernel: _spellings(entries) for kernel, entries in texts.items()}
+        # Kernels known by the name of each bare entry; the table's own qualified entries are the first of them.
         self._users: dict[str, set[str]] = {}
+        self.declare(kernel for kernel in texts if kernel != bare_name(kernel) and bare_name(kernel) in texts)
 
     def __bool__(self) -> bool:
         """Whether there is anything to look up."""
@@ -120,7 +122,8 @@ class TunedTable:
         The first of these that exists decides: qualified name with this key, qualified name with `*`,
         bare name with this key, bare name with `*`. An entry that names no live candidate is a miss and
         does not fall through. The candidate is returned as the object it is, hooks and all; it is found
-        by its fields, never by `==`.
+        by its fields, never by `==`. An entry that names several candidates, which differ in their hook
+        alone, names none: a hook is no field, so the entry cannot say which of them was meant.
 
         Args:
             kernel: `fn.__module__ + "." + fn.__name__`, or a bare name.
@@ -142,8 +145,7 @@ class TunedTable:
             if found is None and ANY_KEY in entries:
                 found = ANY_KEY
             if found is not None:
-                candidate = _matching(entries[found], candidates)
-                return Match(candidate, "" if candidate is not None else "not a candidate", name, found)
+                return Match(*_matching(entries[found], candidates), name, found)
             reason = "no key"
         return Match(None, reason)
 
@@ -183,8 +185,15 @@ def _spellings(entries: Mapping[str, str]) -> dict[str, str]:
     return equal
 
 
-def _matching(text: str, candidates: Sequence[C]) -> C | None:
-    return next((candidate for candidate in candidates if live_config_text(candidate) == text), None)
+def _matching(text: str, candidates: Iterable[C]) -> tuple[C | None, str]:
+    """The one candidate of this text, or the reason why there is none."""
+    matches = [candidate for candidate in candidates if live_config_text(candidate) == text]
+    if not matches:
+        return None, "not a candidate"
+    hook = getattr(matches[0], "pre_hook", None)
+    if any(getattr(other, "pre_hook", None) != hook for other in matches[1:]):
+        return None, "ambiguous config"
+    return matches[0], ""
 
 
 def kernels_digest(kernels: Kernels) -> str:

@@ -1,6 +1,7 @@
 """Names: of runs, ranks, hosts, devices, kernels and keys."""
 
 import enum
+import sys
 import types
 from typing import Any, NamedTuple
 
@@ -127,6 +128,21 @@ def test_without_torch_triton_is_asked_and_without_a_gpu_arch_is_unknown(monkeyp
     for backend, arch, name in (("cuda", 90, "sm90"), ("hip", "gfx942", "gfx942")):
         target = types.SimpleNamespace(backend=backend, arch=arch)
         assert Devices(None, [target].pop).current().arch == name
+
+
+def test_while_torch_is_being_imported_nothing_is_asked_of_it_and_nothing_is_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    properties = types.SimpleNamespace(major=9, minor=0, name="H200", multi_processor_count=132)
+    cuda = types.SimpleNamespace(is_available=lambda: True, current_device=int, device_count=lambda: 1,
+                                 get_device_properties=lambda index: properties)  # fmt: skip
+    loading = types.SimpleNamespace(__spec__=types.SimpleNamespace(_initializing=True))
+    monkeypatch.setitem(sys.modules, "torch", loading)
+    devices = Devices()
+    assert devices.current() == Device("unknown")
+    assert fault_counts() == {}
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    assert devices.current().arch == "sm90"
 
 
 def test_a_driver_that_fails_is_a_fault_and_no_more() -> None:

@@ -128,8 +128,10 @@ def test_a_table_without_the_key_falls_to_block_sizes_then_to_the_cheapest(tmp_p
 def test_on_miss_error_raises_before_anything_is_launched(tmp_path: Path) -> None:
     kernel = autotuner()
     pin(tmp_path, stored(three()[0]), key="M=99", on_miss="error")
-    with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel .*M=16\|torch\.float32.*no key"):
+    with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel .*M=16\|torch\.float32.*no key") as caught:
         launch(kernel)
+    asked = f"table {tmp_path / 'tables' / 'sm90.json'} made with Triton ?, this is {triton.__version__}"
+    assert asked in str(caught.value)
     assert kernel.fn.launches == []
     assert getattr(kernel, "nargs", None) is None
 
@@ -200,6 +202,18 @@ def test_a_failing_pruner_raises_its_own_error_and_leaves_no_state(tmp_path: Pat
     kernel.early_config_prune = None
     launch(kernel)
     assert launched(kernel) == [128]
+
+
+def test_an_entry_that_cannot_tell_two_candidates_apart_is_a_miss(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = [Config({"BLOCK_M": b}, pre_hook=hook) for b, hook in ((2, None), (2, launch), (1, None))]
+    kernel = autotuner(live)
+    pin(tmp_path, stored(live[1]))
+    launch(kernel)
+    assert kernel.best_config is live[2]
+    assert coverage_report().miss_counts == {"ambiguous config": 1}
+    assert "miss (ambiguous config)" in caplog.text
 
 
 def test_a_pruner_that_rebuilds_configs_still_matches_by_fields(tmp_path: Path) -> None:
@@ -359,7 +373,7 @@ def test_autotuners_from_before_and_after_and_of_subclasses_are_pinned(tmp_path:
     assert "NOT COVERED  pkg.ops.d" in str(report)
     uninstall()
     assert Autotuner.__dict__["run"] is original
-    assert not hasattr(before, "_tuning_registry_pins")
+    assert not [name for name in vars(before) if "tuning_registry" in name]
     launch(before)
     assert before.timer.calls == 3
 
@@ -544,7 +558,7 @@ def test_pinning_acts_like_tritons_cached_call_and_clears_nothing(tmp_path: Path
     assert launched(kernel) == [128, 128]
 
 
-def test_a_fault_of_ours_leaves_the_launch_to_triton(
+def test_a_fault_of_ours_pins_the_cheapest_candidate_and_times_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kernel = autotuner()
@@ -552,9 +566,23 @@ def test_a_fault_of_ours_leaves_the_launch_to_triton(
     monkeypatch.setattr("tuning_registry.runtime.session.select", lambda *a: 1 / 0)
     for _ in range(3):
         assert launch(kernel) == "launched"
-    assert kernel.timer.calls == 3
-    assert coverage_report().faults == {"pinning a kernel": 3}
+    assert (kernel.timer.calls, launched(kernel)) == (0, [32, 32, 32])
+    report = coverage_report()
+    assert report.faults == {"pinning a kernel": 1}
+    assert [(miss.key, miss.reason, miss.source) for miss in report.misses] == [(KEY, "fault", "min_cost")]
+    assert [choice.source for choice in choice_log()] == ["min_cost"]
     assert caplog.text.count("pinning a kernel failed") == 1
+
+
+def test_a_fault_of_ours_forbids_the_launch_where_a_miss_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, free = autotuner(), autotuner(name="free")
+    pin(tmp_path, stored(three()[0]), on_miss="error", config_invariant=("free",))
+    monkeypatch.setattr("tuning_registry.runtime.session.load", lambda *a: 1 / 0)
+    with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel could not be pinned for a fault"):
+        launch(kernel)
+    launch(free)
+    assert (kernel.fn.launches, kernel.timer.calls, launched(free), free.timer.calls) == ([], 0, [32], 0)
+    assert coverage_report().miss_counts == {"fault": 2}
 
 
 @pytest.mark.parametrize("error", [KeyError, AttributeError, TypeError])

@@ -3,39 +3,51 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import itertools
 import sys
-import threading
-import weakref
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tuning_registry.errors import LaunchError, PolicyError
-from tuning_registry.runtime.coverage import live_autotuners, unseen_kernels
+from tuning_registry.runtime import coverage
+from tuning_registry.runtime.arch import loaded_torch
 from tuning_registry.runtime.fastpath import ATTRIBUTE, LEFT_TO_TRITON, Pin, Pins, make_run, remember
-from tuning_registry.runtime.guard import guarded, warn_once
+from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.keys import kernel_name
-from tuning_registry.runtime.watch import Tuning, Watch
+from tuning_registry.runtime.listener import ListenerSlot, has_listener, tells_listener
+from tuning_registry.runtime.patches import Patches
+from tuning_registry.runtime.watch import SINGLE, Follower, Watch
+from tuning_registry.runtime.weak_map import WeakIdentityMap
+
+_PROBE: Final = "_tuning_registry_probe"  # marks the copy of an autotuner that is asked for its pruning
+_numbers: Final = itertools.count()
 
 
-class Handler(Protocol):
-    """What the adapter asks of the rest of the runtime."""
+class Handler(Follower, Protocol):
+    """What the adapter asks of the rest of the runtime, besides telling it of tunings."""
 
     def is_pinned(self, autotuner: Any) -> bool:
         """Whether the kernel is in scope of pinning; notes that it was reached."""
 
-    def pin(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any]) -> tuple[Any, bool]:
+    def pin(
+        self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any], kept: dict[Any, Any]
+    ) -> tuple[Any, bool]:
         """The candidate to launch (None: Triton's to choose) and whether equal calls get the same.
 
         Raises:
             LaunchError: The policy forbids the launch.
         """
 
-    def tuned(self, tuning: Tuning) -> None:
-        """Triton has chosen."""
+    def pin_after_fault(
+        self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any]
+    ) -> tuple[Any, bool]:
+        """The same where `pin` has failed: a candidate in any case.
 
-    def escaped(self, autotuner: Any) -> None:
-        """Triton times a kernel, and nothing will say which candidate it took."""
+        Raises:
+            LaunchError: The policy forbids the launch.
+        """
 
     def device_index(self) -> Callable[[], int] | None:
         """Gives the current device's index where devices of several architectures are visible, else None."""
@@ -45,7 +57,8 @@ class Adapter:
     """Our functions inside `triton.runtime.autotuner.Autotuner`, for one handler.
 
     Patching the class covers autotuners made before and after, and subclasses as long as they call
-    `super()`; only the functions that a mode needs are replaced.
+    `super()`; only the functions that a mode needs are replaced. There is no lock: users' code (pruning,
+    hooks, timers) runs inside these functions, and threads, forks and signal handlers may meet in them.
 
     Args:
         handler: Decides and is told.
@@ -53,171 +66,176 @@ class Adapter:
     """
 
     def __init__(self, handler: Handler, pins: bool) -> None:
-        self._class: Any = import_module("triton.runtime.autotuner").Autotuner
+        self._module = import_module("triton.runtime.autotuner")
+        self._class: Any = self._module.Autotuner
         self._handler = handler
         self._pins = pins
-        self._knob = _listener_knob()
-        self._watch = Watch(self._on_tuned, self._is_listening)
-        self._originals: dict[str, Any] = {}
-        self._ours: dict[str, Any] = {}
-        self._listener = self._on_listen  # one object: a bound method is a new one at each access
-        self._previous_listener: Any = None
-        self._lock = threading.RLock()
-        self._touched: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.patches = Patches(self._class)
+        self.attribute = f"{ATTRIBUTE}{next(_numbers)}"
+        self._watch = Watch(handler)
+        knobs = _autotuning_knobs()
+        self._slot = ListenerSlot(knobs, self._module, self._hear) if has_listener(knobs) else None
+        self._marked: WeakIdentityMap[bool] = WeakIdentityMap()  # autotuners with our attribute
+        self._met: WeakIdentityMap[frozenset[Any]] = (
+            WeakIdentityMap()
+        )  # ... and those met, with the cache keys of before
+        self._successor: Adapter | None = None
         self._attached = False
 
-    def attach(self) -> None:
-        """Put our functions in."""
+    def attach(self, predecessor: Adapter | None = None) -> None:
+        """Put our functions in, in the place of another policy's: no launch finds Triton's own in between."""
         self._attached = True
+        before = None if predecessor is None else predecessor.patches
         if self._pins:
-            self._replace("run", lambda original: make_run(original, self._decide))
-        self._replace("prune_configs", self._make_prune)
-        self._replace("_bench", self._make_bench)
+            self.patches.put_in("run", lambda original: make_run(original, self.decide, self.attribute), before)
+        self.patches.put_in("prune_configs", self._make_prune, before)
+        self.patches.put_in("_bench", self._make_bench, before)
         if hasattr(self._class, "check_disk_cache"):
-            self._replace("check_disk_cache", self._make_check)
+            self.patches.put_in("check_disk_cache", self._make_check, before)
+        if self._slot is not None:
+            self._slot.put_in()
+        if predecessor is not None:
+            predecessor.detach(self)
 
-    def detach(self) -> None:
-        """Take our functions out; the original objects are back and no autotuner keeps a pin."""
+    def detach(self, successor: Adapter | None = None) -> None:
+        """Take our functions out; what was there before is back and no autotuner keeps a pin.
+
+        Args:
+            successor: Whose functions are in already. It decides the launches that are under way in ours.
+        """
+        self._successor = successor
         self._attached = False
-        for name, original in self._originals.items():
-            if self._class.__dict__.get(name) is self._ours[name]:
-                setattr(self._class, name, original)
-            else:
-                warn_once(("foreign patch", name), "Autotuner.%s was patched by another tool after install; its patch "
-                          "stays and ours, under it, now only passes calls on", name)  # fmt: skip
-        self._listen(wanted=False)
-        with self._lock:
-            for autotuner in list(self._touched):
-                autotuner.__dict__.pop(ATTRIBUTE, None)
+        self.patches.take_out(None if successor is None else successor.patches)
+        if self._slot is not None:
+            self._slot.take_out()
+        for autotuner in self._marked.live():
+            autotuner.__dict__.pop(self.attribute, None)
 
     def unseen(self) -> list[tuple[str, str]]:
-        """Live autotuners that were not met at any launch, and why (see `coverage.unseen_kernels`)."""
-        return unseen_kernels(self._class, lambda autotuner: autotuner in self._seen)
+        """Live autotuners with choices that were not met, and why (see `coverage.unseen_kernels`)."""
+        return coverage.unseen_kernels(self._class, self._met.get)
 
-    def _replace(self, name: str, make: Callable[[Any], Any]) -> None:
-        original = self._class.__dict__[name]
-        self._originals[name] = original
-        self._ours[name] = make(original)
-        self._ours[name].__name__ = name
-        self._ours[name].__doc__ = original.__doc__
-        setattr(self._class, name, self._ours[name])
-
-    def _decide(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pin:
-        """The pin of a key seen for the first time. One thread at a time: pruning reads the shared `nargs`."""
-        with self._lock:
-            if not self._attached:
+    def decide(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pin:
+        """The pin of a key seen for the first time; two threads may decide one, and the first to store it wins."""
+        if not self._attached or not self._pins:
+            successor = self._successor
+            if successor is None or vars(autotuner).get(successor.attribute, successor) is None:
                 return LEFT_TO_TRITON
-            self._seen.add(autotuner)
-            configs = autotuner.configs
-            if not guarded("looking at a kernel", self._handler.is_pinned, autotuner):
-                self._keep(autotuner, None)
-                return LEFT_TO_TRITON
-            pruned = list(configs) if len(configs) == 1 else self._prune(autotuner, args, kwargs)
-            if not pruned:
-                return LEFT_TO_TRITON  # Triton raises its own error for it
-            answer = guarded("pinning a kernel", self._handler.pin, autotuner, args, kwargs, pruned)
-            if answer is None:
-                return LEFT_TO_TRITON
-            candidate, lasts = answer
-            pin = LEFT_TO_TRITON if candidate is None else (candidate, candidate.all_kwargs())
-            if lasts:
-                guarded("keeping a pin", self._remember, autotuner, args, kwargs, pin)
-            return pin
+            return successor.decide(autotuner, args, kwargs)
+        self._met.put(autotuner, frozenset())
+        if guarded("looking at a kernel", self._handler.is_pinned, autotuner) is False:
+            self._mark(autotuner, None)
+            return LEFT_TO_TRITON
+        configs = autotuner.configs
+        pruned = list(configs) if len(configs) == 1 else self._prune(autotuner, args, kwargs)
+        if not pruned:
+            return LEFT_TO_TRITON  # Triton raises its own error for it
+        pins = self._pins_of(autotuner)
+        answer = guarded("pinning a kernel", self._handler.pin, autotuner, args, kwargs, pruned, pins.kept)
+        candidate, lasts = answer or self._handler.pin_after_fault(autotuner, args, kwargs, pruned)
+        pin = LEFT_TO_TRITON if candidate is None else (candidate, candidate.all_kwargs())
+        return (guarded("keeping a pin", remember, pins, autotuner, args, kwargs, pin) if lasts else None) or pin
 
-    def _remember(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pin: Pin) -> None:
-        pins = autotuner.__dict__.get(ATTRIBUTE)
-        if pins is None or pins.configs is not autotuner.configs or pins.count != len(autotuner.configs):
-            pins = Pins(autotuner.configs, self._handler.device_index())
-        remember(pins, autotuner, args, kwargs, pin)
-        self._keep(autotuner, pins)
+    def _pins_of(self, autotuner: Any) -> Pins:
+        pins: Pins | None = vars(autotuner).get(self.attribute)
+        if pins is None or not pins.fit(autotuner):
+            fresh = Pins(autotuner, guarded("detecting the device", self._handler.device_index))
+            pins = self._mark(autotuner, fresh)
+        return pins
 
-    def _keep(self, autotuner: Any, pins: Pins | None) -> None:
-        setattr(autotuner, ATTRIBUTE, pins)
-        self._touched.add(autotuner)
+    def _mark(self, autotuner: Any, pins: Any) -> Any:
+        """Give an autotuner its pins (None: none, ever), unless another thread has given it some that fit."""
+        self._marked.put(autotuner, True)
+        found = vars(autotuner).setdefault(self.attribute, pins)
+        if found is not pins and not (found and found.fit(autotuner)):
+            found = vars(autotuner)[self.attribute] = pins
+        if not self._attached:
+            vars(autotuner).pop(self.attribute, None)
+        return found
 
     def _prune(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """What the kernel's own pruning leaves; `nargs` is as it was afterwards, also after its errors."""
-        before = getattr(autotuner, "nargs", None)
-        autotuner.nargs = dict(zip(autotuner.arg_names, args, strict=False))
-        try:
-            with self._watch.silence():
-                return list(autotuner.prune_configs(kwargs))
-        finally:
-            autotuner.nargs = before
+        """What the kernel's own pruning leaves. It reads `nargs`, which threads share: a copy is asked instead."""
+        probe = object.__new__(type(autotuner))
+        vars(probe).update(vars(autotuner))
+        vars(probe).update({"nargs": dict(zip(autotuner.arg_names, args, strict=False)), _PROBE: True})
+        self._met.put(probe, frozenset())
+        return list(probe.prune_configs(kwargs))
 
     def _make_prune(self, original: Any) -> Any:
-        def prune_configs(autotuner: Any, kwargs: dict[str, Any]) -> Any:
+        def prune_configs(autotuner: Any, /, kwargs: dict[str, Any]) -> Any:
             pruned = original(autotuner, kwargs)
-            if self._attached:
-                guarded("watching a tuning", self._on_prune, autotuner, kwargs, pruned)
-            return pruned
+            # `warmup` prunes too, and tunes nothing; launches come with an argument of that name.
+            if not self._attached or _PROBE in vars(autotuner) or "warmup" not in kwargs:
+                return pruned
+            going_on = guarded("watching a tuning", self._on_prune, autotuner, kwargs, pruned)
+            return pruned if going_on is None else going_on
 
         return prune_configs
 
-    def _on_prune(self, autotuner: Any, kwargs: dict[str, Any], pruned: Any) -> None:
-        self._seen.add(autotuner)
-        self._listen(wanted=_has_jit_function(autotuner))
-        self._watch.pruned(autotuner, kwargs, pruned)
+    def _on_prune(self, autotuner: Any, kwargs: dict[str, Any], pruned: Any) -> Any:
+        args = tuple((getattr(autotuner, "nargs", None) or {}).values())
+        doubt = ""
+        if inspect.getattr_static(autotuner, "_bench") is not vars(self._class)["_bench"]:
+            in_capture = guarded("asking for a graph capture", is_capturing)
+            doubt = coverage.IN_CAPTURE if in_capture else coverage.OWN_TIMING
+        return self._begin(autotuner, args, kwargs, pruned, doubt)
+
+    def _begin(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: Any, doubt: str) -> Any:
+        cache = getattr(autotuner, "cache", None)
+        keys = frozenset(cache.copy()) if isinstance(cache, dict) else frozenset()
+        earlier = self._met.get(autotuner)
+        # What left Triton's cache since, and is tuned again, is a choice of before no more.
+        self._met.put(autotuner, keys if earlier is None else earlier & keys)
+        is_told = self._is_told(autotuner)
+        return self._watch.begin(autotuner, args, kwargs, pruned, is_told,
+                                 "" if is_told and doubt != coverage.IN_CAPTURE else doubt)  # fmt: skip
+
+    def _is_told(self, autotuner: Any) -> bool:
+        """Whether Triton's own `run` will tell its listener, hence us, what it chose for this autotuner."""
+        if self._slot is None or not self._slot.is_in or "run" in vars(autotuner):
+            return False
+        run = self.patches.original_of("run", type(autotuner).run)
+        return tells_listener(run, self._module) and _has_jit_function(autotuner)
+
+    def _hear(self, autotuner: Any) -> Callable[..., None] | None:
+        tuning = self._watch.find(autotuner) if self._attached else None
+        # When a tuning has one candidate, Triton tells the listener of timings that there may not be.
+        if tuning is None or tuning.origin == SINGLE or not _has_jit_function(autotuner):
+            return None
+        return lambda **event: guarded("watching a tuning", self._watch.listened, tuning, event)
 
     def _on_timed(self, autotuner: Any, args: tuple[Any, ...], meta: dict[str, Any], config: Any, timing: Any) -> None:
-        if not self._watch.is_open(autotuner):
-            # Its class prunes its own way, so our pruning was not called.
-            self._seen.add(autotuner)
-            self._listen(wanted=_has_jit_function(autotuner))
-            if not self._is_listening():
-                self._handler.escaped(autotuner)
+        if self._watch.find(autotuner) is None:  # its class prunes its own way, so our pruning was not called
+            self._begin(autotuner, args, meta, None, coverage.OWN_PRUNING)
         self._watch.timed(autotuner, args, meta, config, timing)
 
-    def _on_tuned(self, tuning: Tuning) -> None:
-        self._listen(wanted=False)
-        self._handler.tuned(tuning)
-
     def _make_bench(self, original: Any) -> Any:
-        def _bench(autotuner: Any, *args: Any, config: Any, **meta: Any) -> Any:
+        def _bench(autotuner: Any, /, *args: Any, config: Any, **meta: Any) -> Any:
             if not self._attached:
                 return original(autotuner, *args, config=config, **meta)
-            if guarded("asking for a graph capture", is_capturing):
-                raise LaunchError(
-                    f"{kernel_name(autotuner)} would be timed inside a CUDA-graph capture, which the timing would "
-                    f"break; warm up or pin this key first (keys: {_shown_keys(autotuner, args, meta)})"
-                )
-            timing = original(autotuner, *args, config=config, **meta)
+            try:
+                if guarded("asking for a graph capture", is_capturing):
+                    raise LaunchError(
+                        f"{kernel_name(autotuner)} would be timed inside a CUDA-graph capture, which the timing would "
+                        f"break; warm up or pin this key first (keys: {_shown_keys(autotuner, args, meta)})"
+                    )
+                timing = original(autotuner, *args, config=config, **meta)
+            except BaseException:
+                guarded("watching a tuning", self._watch.forget, autotuner)
+                raise
             guarded("watching a tuning", self._on_timed, autotuner, args, meta, config, timing)
             return timing
 
         return _bench
 
     def _make_check(self, original: Any) -> Any:
-        def check_disk_cache(autotuner: Any, tuning_key: Any, configs: Any, bench_fn: Any) -> Any:
+        def check_disk_cache(autotuner: Any, /, tuning_key: Any, configs: Any, bench_fn: Any) -> Any:
             hit = original(autotuner, tuning_key, configs, bench_fn)
             if hit and self._attached:
                 guarded("watching a tuning", lambda: self._watch.echoed(autotuner, autotuner.cache[tuning_key]))
             return hit
 
         return check_disk_cache
-
-    def _listen(self, *, wanted: bool) -> None:
-        """Be Triton's listener while a kernel is tuned, and only then.
-
-        With any listener set, Triton looks for a JITFunction under the autotuner and fails where there is
-        none, as in its interpreter. Another tool's listener is called by ours and is back afterwards.
-        """
-        if self._knob is None or wanted == self._is_listening():
-            return
-        if wanted:
-            self._previous_listener = self._knob.listener
-        self._knob.listener = self._listener if wanted else self._previous_listener
-
-    def _is_listening(self) -> bool:
-        return self._knob is not None and self._knob.listener is self._listener
-
-    def _on_listen(self, **event: Any) -> None:
-        if self._attached:
-            guarded("watching a tuning", self._watch.listened, event["fn"], event["best_config"],
-                    event["configs_timings"], event["cache_hit"])  # fmt: skip
-        if self._previous_listener is not None:
-            self._previous_listener(**event)
 
 
 def is_installed() -> bool:
@@ -242,7 +260,7 @@ def check_supported() -> None:
 
 def live_kernels() -> set[str]:
     """Qualified names of the kernels under live autotuners that have a choice to make. Walks all live objects."""
-    return {name for name, _ in live_autotuners(import_module("triton.runtime.autotuner").Autotuner)}
+    return {name for name, _ in coverage.live_autotuners(import_module("triton.runtime.autotuner").Autotuner)}
 
 
 def current_target() -> Any:
@@ -252,18 +270,16 @@ def current_target() -> Any:
 
 def is_capturing() -> bool:
     """Whether the current stream is being captured into a CUDA graph."""
-    torch = sys.modules.get("torch")
+    torch = loaded_torch()
     return bool(torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
-def _listener_knob() -> Any:
-    """The object that holds Triton's autotune listener; None before 3.9."""
+def _autotuning_knobs() -> Any:
+    """The object that holds Triton's autotune listener, from 3.9 on; None where there are no such knobs."""
     try:
-        knobs = import_module("triton.knobs")
+        return getattr(import_module("triton.knobs"), "autotuning", None)
     except ImportError:
         return None
-    autotuning = getattr(knobs, "autotuning", None)
-    return autotuning if hasattr(autotuning, "listener") else None
 
 
 def _has_jit_function(autotuner: Any) -> bool:

@@ -55,15 +55,19 @@ class Devices:
         return self._index() if self._index is not None else 0
 
     def _all(self) -> list[Device]:
-        if self._devices is None:
-            found = guarded("detecting the device", self._detect) or [Device()]
+        devices = self._devices
+        if devices is None:
+            may_change = is_loading_torch()
+            found = guarded("detecting the device", self._detect)
+            devices = found or [Device()]
             if self._arch is not None:
-                found = [Device(self._arch, d.name, d.multiprocessor_count) for d in found]
-            self._devices = found
-        return self._devices
+                devices = [Device(self._arch, d.name, d.multiprocessor_count) for d in devices]
+            if found and not may_change:
+                self._devices = devices
+        return devices
 
     def _detect(self) -> list[Device]:
-        torch = sys.modules.get("torch")
+        torch = loaded_torch()
         if torch is not None and torch.cuda.is_available():
             self._index = torch.cuda.current_device
             return [_from_properties(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count())]
@@ -76,6 +80,17 @@ class Devices:
         if target is None:
             return [Device()]
         return [Device(normal_arch(f"sm{target.arch}" if target.backend == "cuda" else str(target.arch)))]
+
+
+def loaded_torch() -> Any:
+    """The torch module, if this process has imported it; None while it is being imported, here or in another thread."""
+    return None if is_loading_torch() else sys.modules.get("torch")
+
+
+def is_loading_torch() -> bool:
+    """Whether torch is being imported at this moment: its module is there, and most of its content is not."""
+    # The import system's own mark (importlib._bootstrap), which it reads to the same end.
+    return bool(getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False))
 
 
 def _from_properties(properties: Any) -> Device:

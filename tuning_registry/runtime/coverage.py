@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,7 +21,10 @@ INVARIANT: Final = "invariant"
 OUT_OF_SCOPE: Final = "out of scope"
 EARLIER: Final = "has configs in its cache that were chosen before install, or by another tool"
 COMPILED: Final = "captured by torch.compile"
-OWN_PRUNING: Final = "its class prunes its own way, and this Triton release does not tell what it chose"
+OWN_PRUNING: Final = "its class prunes its own way, and nothing tells what it chose"
+OWN_TIMING: Final = "its class times candidates its own way, and nothing tells what it chose"
+IN_CAPTURE: Final = "its class times candidates its own way, which was not refused inside a CUDA-graph capture"
+NOT_PINNED: Final = "it was timed, not pinned: its class overrides run, or the launch began before install"
 BYPASSED: Final = "it was launched, its class overrides run, and it was never seen to call Autotuner.run"
 
 
@@ -33,8 +35,8 @@ class Miss(NamedTuple):
         arch: Architecture.
         kernel: Qualified kernel name.
         key: Shape key; empty when the call has none.
-        reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `pruned away` or
-            `unsupported key`.
+        reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `ambiguous config`,
+            `pruned away`, `unsupported key` or `fault` (of ours, see the log).
         source: What decided instead: `block_sizes`, `min_cost` or `timed`; `error`: the launch was refused.
     """
 
@@ -80,54 +82,55 @@ class CoverageReport:
 
 
 class Coverage:
-    """Collects what is met. Safe under threads; called at first launches only.
+    """Collects what is met; called at first launches only.
+
+    Safe under threads, forks and signal handlers, without a lock: every note is one entry of a dict.
 
     Args:
         announce: Log each autotuner when it is first reached (policy field `enumerate_autotuners`).
     """
 
     def __init__(self, announce: bool = False) -> None:
-        self._lock = threading.Lock()
         self._announce = announce
-        self._reached: dict[str, str] = {}
+        self._reached: dict[tuple[str, str], object] = {}
         self._misses: dict[tuple[str, str, str], Miss] = {}
-        self._gaps: dict[str, str] = {}
+        self._gaps: dict[tuple[str, str], str] = {}
 
     def reach(self, kernel: str, treatment: str, candidates: int) -> None:
-        """Note how a kernel's multi-config autotuner is treated; the first treatment of a kernel is logged."""
-        with self._lock:
-            is_new = self._reached.get(kernel) != treatment
-            # A kernel pinned for one key and timed for another counts as timed: the weaker claim.
-            if self._reached.get(kernel) not in {TIMED, INVARIANT} or treatment != PINNED:
-                self._reached[kernel] = treatment
-        if is_new and self._announce:
+        """Note how a kernel's multi-config autotuner is treated; each treatment of a kernel is logged once."""
+        mine = object()
+        if self._reached.setdefault((kernel, treatment), mine) is mine and self._announce:
             logger.info("tuning_registry: autotuner %s (%d candidates): %s", kernel, candidates, treatment)
 
     def miss(self, miss: Miss) -> bool:
         """Note a miss; False if its kernel and key missed before."""
-        with self._lock:
-            return self._misses.setdefault((miss.arch, miss.kernel, miss.key), miss) is miss
+        return self._misses.setdefault((miss.arch, miss.kernel, miss.key), miss) is miss
 
-    def gap(self, kernel: str, why: str) -> None:
-        """Note that a kernel's choices cannot be seen."""
-        with self._lock:
-            self._gaps[kernel] = why
+    def gap(self, kernel: str, key: str, why: str) -> None:
+        """Note that what is chosen for a kernel's key may not be seen, or is not ours to decide."""
+        self._gaps[kernel, key] = why
+
+    def close_gap(self, kernel: str, key: str) -> None:
+        """What was chosen was seen after all."""
+        if self._gaps.get((kernel, key)) in {OWN_PRUNING, OWN_TIMING}:
+            self._gaps.pop((kernel, key), None)
 
     def misses(self) -> tuple[Miss, ...]:
         """Every miss once, in order of occurrence."""
-        with self._lock:
-            return tuple(self._misses.values())
+        return tuple(self._misses.copy().values())
 
     def reached(self) -> dict[str, str]:
-        """Treatment by kernel."""
-        with self._lock:
-            return dict(self._reached)
+        """Treatment by kernel; one that was pinned for one key and timed for another counts as timed: the weaker claim."""
+        treatments: dict[str, str] = {}
+        for kernel, treatment in self._reached.copy():
+            if treatment != PINNED or kernel not in treatments:
+                treatments[kernel] = treatment
+        return treatments
 
     def known_gaps(self) -> list[tuple[str, str]]:
         """What is cheaply known to be uncovered: kernels in compiled graphs, kernels out of scope."""
         outside = [(kernel, OUT_OF_SCOPE) for kernel, how in sorted(self.reached().items()) if how == OUT_OF_SCOPE]
-        with self._lock:
-            unseen = sorted(self._gaps.items())
+        unseen = sorted({(kernel, why) for (kernel, _), why in self._gaps.copy().items()})
         return [*((kernel, COMPILED) for kernel in sorted(compiled_kernels())), *unseen, *outside]
 
 
@@ -143,20 +146,24 @@ def compiled_kernels() -> set[str]:
     return {kernel_name(kernel) for kernel in kernels if len(getattr(kernel, "configs", ())) > 1}
 
 
-def unseen_kernels(autotuner_class: Any, is_seen: Callable[[Any], bool]) -> list[tuple[str, str]]:
-    """`(kernel, why)` of live autotuners that were launched and not seen, sorted.
+def unseen_kernels(autotuner_class: Any, earlier: Callable[[Any], frozenset[Any] | None]) -> list[tuple[str, str]]:
+    """`(kernel, why)` of live autotuners that were launched and not seen, or not for every key, sorted.
 
     One that was never launched chose nothing, whatever its class does: it is no gap. Walks all live objects: for reports, never for a launch.
 
     Args:
         autotuner_class: Triton's.
-        is_seen: Whether an autotuner has been met at a launch.
+        earlier: The keys that an autotuner's cache held when it was first met; None if it never was.
     """
     found: set[tuple[str, str]] = set()
     for name, autotuner in live_autotuners(autotuner_class):
-        overrides = type(autotuner).run is not autotuner_class.run
-        launched = was_launched(autotuner) if overrides else getattr(autotuner, "cache", None)
-        if launched and not is_seen(autotuner):
+        met = earlier(autotuner)
+        overrides = met is None and type(autotuner).run is not autotuner_class.run
+        if met is not None:
+            launched = any(key in autotuner.cache for key in met)
+        else:
+            launched = was_launched(autotuner) if overrides else bool(getattr(autotuner, "cache", None))
+        if launched:
             found.add((name, BYPASSED if overrides else EARLIER))
     return sorted(found)
 

@@ -16,7 +16,9 @@ from typing import Any, Final
 
 from tuning_registry.runtime.keys import call_arguments
 
-ATTRIBUTE: Final = "_tuning_registry_pins"  # where an autotuner keeps its pins; None: left to Triton
+# Where an autotuner keeps its pins, followed by a number of the policy's own, so that no policy finds the pins
+# of another; None: left to Triton.
+ATTRIBUTE: Final = "_tuning_registry_pins_"
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None), tuple, list, dict, types.FunctionType, types.LambdaType})
 _dtype: Final = attrgetter("dtype")
@@ -41,27 +43,40 @@ class Plan:
 
 
 class Pins:
-    """The plans of one autotuner; `configs` is the list they were made for.
+    """The plans of one autotuner, and what they were made for.
 
     Args:
-        configs: The autotuner's list of candidates.
+        autotuner: Its list of candidates and its kernel are noted.
         device: Index of the current device, where devices of several architectures are visible; else None.
+
+    Attributes:
+        kept: What whoever decides keeps with the autotuner.
     """
 
-    __slots__ = ("configs", "count", "device", "plans")
+    __slots__ = ("configs", "count", "device", "fn", "kept", "plans")
 
-    def __init__(self, configs: Sequence[Any], device: Callable[[], int] | None) -> None:
-        self.configs = configs
-        self.count = len(configs)
+    def __init__(self, autotuner: Any, device: Callable[[], int] | None) -> None:
+        self.configs: Sequence[Any] = autotuner.configs
+        self.count = len(self.configs)
+        self.fn: Any = autotuner.fn
         self.device = device
         self.plans: dict[Any, Plan] = {}
+        self.kept: dict[Any, Any] = {}
+
+    def fit(self, autotuner: Any) -> bool:
+        """Whether they are this autotuner's as it is now: a shallow copy takes them along, lists are replaced."""
+        configs = autotuner.configs
+        return configs is self.configs and len(configs) == self.count and autotuner.fn is self.fn
 
 
-_UNSEEN: Final = Pins((), None)  # of an autotuner that was never launched here: nothing is found in it
+# Of an autotuner that was never launched here: nothing is found in it.
+_UNSEEN: Final = Pins(types.SimpleNamespace(configs=(), fn=None), None)
 
 
 def make_run(
-    original: Callable[..., Any], decide: Callable[[Any, tuple[Any, ...], dict[str, Any]], Pin]
+    original: Callable[..., Any],
+    decide: Callable[[Any, tuple[Any, ...], dict[str, Any]], Pin],
+    attribute: str,
 ) -> Callable[..., Any]:
     """A replacement for `Autotuner.run`.
 
@@ -69,12 +84,14 @@ def make_run(
         original: Triton's own.
         decide: Called at the first launch of a key, with the autotuner and the call; gives the pin and
             stores it where the next launch finds it.
+        attribute: Name under which autotuners keep their pins.
     """
 
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        pins = getattr(self, ATTRIBUTE, _UNSEEN)
+    def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        pins = getattr(self, attribute, _UNSEEN)
         if pins is None:
             return original(self, *args, **kwargs)
+        fn, configs = self.fn, self.configs
         # Only the lookup stands in the try: what the kernel raises is the caller's.
         try:
             values = (*args, *kwargs.values())
@@ -83,7 +100,7 @@ def make_run(
             if plan.loose or pins.device is not None:
                 shape = _full_shape(pins, plan, values, shape)
             config, options = plan.pinned[shape]
-            is_known = self.configs is pins.configs and len(pins.configs) == pins.count
+            is_known = configs is pins.configs and len(configs) == pins.count and fn is pins.fn
         except (AttributeError, KeyError, TypeError):
             is_known = False
         if not is_known:
@@ -92,22 +109,24 @@ def make_run(
             return original(self, *args, **kwargs)
         self.best_config = config
         if config.pre_hook is not None:
-            config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **options})
-        return self.fn.run(*args, **kwargs, **options)
+            config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **config.all_kwargs()})
+            options = config.all_kwargs()  # read again, as Triton does: the hook may have changed its config
+        return fn.run(*args, **kwargs, **options)
 
     return run
 
 
-def remember(pins: Pins, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pin: Pin) -> None:
-    """Store a pin where `run` finds it for calls of the same form, key values and dtypes."""
+def remember(pins: Pins, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pin: Pin) -> Pin:
+    """Store a pin where `run` finds it for calls of the same form, key values and dtypes.
+
+    Gives the pin that stands: of threads that decide a key at once, the first to store has decided.
+    """
     values = (*args, *kwargs.values())
     form = (*map(type, values), *kwargs)
-    plan = pins.plans.get(form)
-    if plan is None:
-        plan = make_plan(autotuner, args, kwargs, single=pins.count == 1)
-    shape = (plan.values(values), *map(_dtype, plan.dtypes(values)))
-    plan.pinned[_full_shape(pins, plan, values, shape)] = pin
-    pins.plans[form] = plan
+    plan = pins.plans.get(form) or make_plan(autotuner, args, kwargs, single=pins.count == 1)
+    shape = _full_shape(pins, plan, values, (plan.values(values), *map(_dtype, plan.dtypes(values))))
+    # Published last: a plan that cannot read its own call must not meet a launch.
+    return pins.plans.setdefault(form, plan).pinned.setdefault(shape, pin)
 
 
 def make_plan(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], single: bool = False) -> Plan:

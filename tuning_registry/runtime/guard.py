@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -15,12 +14,13 @@ R = TypeVar("R")
 
 logger = logging.getLogger("tuning_registry")
 
-_lock = threading.Lock()
-_counts: Counter[str] = Counter()
-_notices: set[object] = set()
+# No lock: one taken here could be held while another thread forks, or by the code that a signal interrupted.
+# Each slot of the counts is written by one thread, and whoever puts a notice in is the one to log it.
+_counts: dict[tuple[str, int], int] = {}
+_notices: dict[object, object] = {}
 
 
-def guarded(kind: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
+def guarded(kind: str, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R | None:
     """What `call` returns, or None after a fault of ours, which is logged once per kind and counted.
 
     The only broad `except` of the package: a fault in recording must never reach the training step.
@@ -46,10 +46,9 @@ def guarded(kind: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
 
 def count_fault(kind: str, error: BaseException) -> None:
     """Count a fault of one kind; the first of its kind is logged as a warning."""
-    with _lock:
-        _counts[kind] += 1
-        first = _counts[kind] == 1
-    if first:
+    slot = (kind, threading.get_ident())
+    _counts[slot] = _counts.get(slot, 0) + 1
+    if _is_first(("fault", kind)):
         logger.warning(
             "tuning_registry: %s failed; training goes on, further faults of this kind are only counted: %s: %s",
             kind, type(error).__name__, error,
@@ -59,21 +58,24 @@ def count_fault(kind: str, error: BaseException) -> None:
 
 def warn_once(subject: object, message: str, *args: object) -> None:
     """Log a warning the first time that it is given for this (hashable) subject."""
-    with _lock:
-        if subject in _notices:
-            return
-        _notices.add(subject)
-    logger.warning("tuning_registry: " + message, *args)  # noqa: G003 - the prefix is constant
+    if _is_first(("notice", subject)):
+        logger.warning("tuning_registry: " + message, *args)  # noqa: G003 - the prefix is constant
 
 
 def fault_counts() -> dict[str, int]:
     """How often each kind of fault was caught in this process."""
-    with _lock:
-        return dict(_counts)
+    counts: dict[str, int] = {}
+    for (kind, _), number in _counts.copy().items():
+        counts[kind] = counts.get(kind, 0) + number
+    return counts
 
 
 def reset_faults() -> None:
     """Forget counts and notices: a new policy starts with a clean log."""
-    with _lock:
-        _counts.clear()
-        _notices.clear()
+    _counts.clear()
+    _notices.clear()
+
+
+def _is_first(subject: object) -> bool:
+    mine = object()
+    return _notices.setdefault(subject, mine) is mine

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.canonical import live_config_text, text_digest
 from tuning_registry.errors import LaunchError
+from tuning_registry.loader import installed_triton
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.table import TunedTable
 
@@ -14,6 +15,7 @@ C = TypeVar("C")
 
 PRUNED_AWAY: Final = "pruned away"
 UNSUPPORTED_KEY: Final = "unsupported key"
+FAULT: Final = "fault"  # of ours, before a table could answer
 # Reasons of a miss that mean nothing where only one candidate is left: there is no choice to look up.
 _NO_ENTRY: Final = frozenset({"no table", "no kernel", "no key", "ambiguous name", UNSUPPORTED_KEY})
 
@@ -69,10 +71,21 @@ def select(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
         return Selection(None, "timed", miss)
     if policy.on_miss == "error":
         raise LaunchError(
-            f"{kernel} has no config to pin for key {key or '(none)'} on {table.arch}: {miss}; record and export "
-            "this key, state block_sizes, or set on_miss to min_cost", miss,
+            f"{kernel} has no config to pin for key {key or '(none)'} on {table.arch}: {miss} ({shown(table)}); record "
+            "and export this key, state block_sizes, or set on_miss to min_cost", miss,
         )  # fmt: skip
-    return Selection(min(ordered, key=static_estimate), "min_cost", miss)
+    return Selection(cheapest(configs, pruned), "min_cost", miss)
+
+
+def cheapest(configs: Sequence[C], pruned: Sequence[C]) -> C:
+    """The candidate of the least static estimate; of equal ones the first in the order of `configs`."""
+    return min(_in_declaration_order(configs, pruned), key=static_estimate)
+
+
+def shown(table: TunedTable) -> str:
+    """Which table was asked, and the two Triton versions that a miss may come from, for a message."""
+    file, made = table.provenance.get("file", "(none)"), table.provenance.get("triton") or "?"
+    return f"table {file} made with Triton {made}, this is {installed_triton() or '?'}"
 
 
 def static_estimate(candidate: Any) -> tuple[int, int]:
@@ -94,7 +107,7 @@ def _from_table(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequ
         return None, UNSUPPORTED_KEY, ("", "")
     match = table.find(kernel, key, pruned)
     if match.candidate is None and match.reason == "not a candidate" and len(pruned) < len(configs):
-        dropped = table.find(kernel, key, configs).candidate is not None
+        dropped = table.find(kernel, key, configs).reason != "not a candidate"
         return None, PRUNED_AWAY if dropped else match.reason, ("", "")
     return match.candidate, match.reason, (match.kernel, match.key)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuning_registry.canonical import live_config_text
 from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
-from tuning_registry.loader import installed_triton, load
+from tuning_registry.loader import load
 from tuning_registry.runtime import coverage, watch
 from tuning_registry.runtime.adapter import Adapter, current_target, live_kernels
 from tuning_registry.runtime.arch import Device, Devices
@@ -20,7 +19,7 @@ from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
 from tuning_registry.runtime.job import current_place
 from tuning_registry.runtime.keys import call_arguments, has_tensor_key, is_interpreted, kernel_name, shape_key
 from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.runtime.select import Selection, select
+from tuning_registry.runtime.select import FAULT, Selection, cheapest, select, shown
 from tuning_registry.table import TunedTable, read_table
 
 if TYPE_CHECKING:
@@ -47,8 +46,6 @@ class Session:
         self.devices = Devices(policy.arch, current_target)
         self._table_paths = table_paths(policy)
         self._tables: dict[str, TunedTable] = {}
-        self._selections: dict[tuple[int, str, str], tuple[Any, Selection[Any]]] = {}
-        self._lock = threading.RLock()
 
     @property
     def pins(self) -> bool:
@@ -65,14 +62,16 @@ class Session:
 
     def table(self, arch: str) -> TunedTable:
         """The table of an architecture, read once."""
-        with self._lock:
-            if arch not in self._tables:
-                table = self._tables[arch] = load(arch, self._table_paths)
-                if table.has_bare_names:
-                    # A bare name that two kernels share is a miss for whichever of them is launched first.
-                    live = guarded("looking for kernels of one name", live_kernels) or set()
-                    table.declare(filter(self.policy.in_scope, live))
-            return self._tables[arch]
+        table = self._tables.get(arch)
+        if table is None:
+            table = load(arch, self._table_paths)
+            if table.has_bare_names:
+                # A bare name that two kernels share is a miss for whichever of them is launched first.
+                live = guarded("looking for kernels of one name", live_kernels) or set()
+                table.declare(filter(self.policy.in_scope, live))
+            # Read by each thread that comes before it is there; all of them use the first.
+            table = self._tables.setdefault(arch, table)
+        return table
 
     def is_pinned(self, autotuner: Any) -> bool:
         """See `adapter.Handler`."""
@@ -83,7 +82,9 @@ class Session:
             self.coverage.reach(kernel, coverage.OUT_OF_SCOPE, len(autotuner.configs))
         return False
 
-    def pin(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any]) -> tuple[Any, bool]:
+    def pin(
+        self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any], kept: dict[Any, Any]
+    ) -> tuple[Any, bool]:
         """See `adapter.Handler`."""
         if len(autotuner.configs) == 1:
             return pruned[0], True
@@ -91,48 +92,69 @@ class Session:
         arguments = call_arguments(autotuner.arg_names, args, kwargs)
         key = self._key(kernel, autotuner, arguments)
         try:
-            selection = self._select(autotuner, kernel, arch, key, pruned)
+            selection = self._select(autotuner, kernel, arch, key, pruned, kept)
         except LaunchError as error:
-            self._note_miss(Miss(arch, kernel, key or "", error.miss, "error"), None)
+            guarded(
+                "noting a miss", self._note_miss, autotuner, Miss(arch, kernel, key or "", error.miss, "error"), None
+            )
             raise
-        treatment = coverage.PINNED if selection.candidate is not None else coverage.INVARIANT
-        self.coverage.reach(kernel, treatment, len(autotuner.configs))
-        if selection.miss:
-            self._note_miss(Miss(arch, kernel, key or "", selection.miss, selection.source), selection.candidate)
-        if selection.candidate is not None:
-            self._note(arch, kernel, key, selection.candidate, selection.source)
-            if selection.source == "chaos" and key is not None:
-                self._observe((arch, kernel, key), selection.candidate, "chaos")
+        guarded("noting a choice", self._note_selection, autotuner, arch, kernel, key, selection)
         # A tensor as key value is equal to itself alone: keeping the pin would keep every tensor, and find none.
         return selection.candidate, key is not None or not has_tensor_key(autotuner.keys, arguments)
 
-    def tuned(self, tuning: watch.Tuning) -> None:
+    def pin_after_fault(
+        self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any]
+    ) -> tuple[Any, bool]:
         """See `adapter.Handler`."""
-        autotuner = tuning.autotuner
+        kernel = guarded("naming a kernel", kernel_name, autotuner) or "(a kernel without a name)"
+        if self.policy.on_miss == "error" and not self.policy.is_invariant(kernel):
+            guarded("noting a miss", self._note_miss, autotuner, Miss("", kernel, "", FAULT, "error"), None)
+            raise LaunchError(
+                f"{kernel} could not be pinned for a fault of tuning_registry's own, which the log names; mend it, "
+                "or set on_miss to min_cost", FAULT,
+            )  # fmt: skip
+        candidate = guarded("estimating costs", cheapest, autotuner.configs, pruned)
+        candidate = pruned[0] if candidate is None else candidate
+        guarded("noting a choice", self._note_fault, autotuner, kernel, args, kwargs, candidate)
+        has_tensors = guarded("reading a call", lambda: has_tensor_key(
+            autotuner.keys, call_arguments(autotuner.arg_names, args, kwargs)))  # fmt: skip
+        return candidate, has_tensors is False
+
+    def key(self, autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        """See `watch.Follower`."""
+        kernel = kernel_name(autotuner)
+        if not self.policy.in_scope(kernel):
+            return None
+        return self._key(kernel, autotuner, call_arguments(autotuner.arg_names, args, kwargs))
+
+    def begins(self, autotuner: Any, key: str | None, doubt: str) -> None:
+        """See `watch.Follower`."""
+        kernel = kernel_name(autotuner)
+        if not self.policy.in_scope(kernel):
+            return
+        if self.pins and not self.policy.is_invariant(kernel):
+            doubt = coverage.NOT_PINNED
+        if doubt:
+            self._reach_timed(kernel, autotuner)
+            self.coverage.gap(kernel, key or "", doubt)
+
+    def tuned(self, tuning: watch.Tuning) -> None:
+        """See `watch.Follower`."""
+        autotuner, key = tuning.autotuner, tuning.key
         kernel = kernel_name(autotuner)
         if not self.policy.in_scope(kernel):
             self.coverage.reach(kernel, coverage.OUT_OF_SCOPE, len(autotuner.configs))
             return
-        invariant = self.policy.is_invariant(kernel)
-        self.coverage.reach(kernel, coverage.INVARIANT if invariant else coverage.TIMED, len(autotuner.configs))
+        self._reach_timed(kernel, autotuner)
+        self.coverage.close_gap(kernel, key or "")
         arch = self.devices.current().arch
-        key = self._key(kernel, autotuner, call_arguments(autotuner.arg_names, tuning.args, tuning.kwargs))
         if tuning.winner is not None:
-            self._note(arch, kernel, key, tuning.winner, tuning.origin)
-        if self.recorder is None or self.policy.mode != "record" or key is None:
-            return
-        if is_interpreted(autotuner):
-            warn_once("interpreter", "kernels run in Triton's interpreter, whose times mean nothing: not recorded")
+            source = watch.TIMED if tuning.origin == watch.UNMEASURED else tuning.origin
+            self._note(arch, kernel, key, tuning.winner, source)
+        if self.recorder is None or self.policy.mode != "record" or key is None or _is_interpreted(autotuner):
             return
         self.recorder.device = self.devices.current()
         self.recorder.keep((arch, kernel, key), tuning)
-
-    def escaped(self, autotuner: Any) -> None:
-        """See `adapter.Handler`."""
-        kernel = kernel_name(autotuner)
-        if self.policy.in_scope(kernel):
-            self.coverage.reach(kernel, coverage.TIMED, len(autotuner.configs))
-            self.coverage.gap(kernel, coverage.OWN_PRUNING)
 
     def report(self, adapter: Adapter | None) -> CoverageReport:
         """What was met so far; `adapter` finds what was not."""
@@ -141,19 +163,21 @@ class Session:
             gaps += guarded("looking for uncovered autotuners", adapter.unseen) or []
         return CoverageReport(self.coverage.reached(), tuple(gaps), self.coverage.misses(), fault_counts())
 
-    def _select(self, autotuner: Any, kernel: str, arch: str, key: str | None, pruned: list[Any]) -> Selection[Any]:
+    def _select(self, autotuner: Any, kernel: str, arch: str, key: str | None, pruned: list[Any],
+                kept: dict[Any, Any]) -> Selection[Any]:  # fmt: skip
         """The selection of an autotuner, arch and key, kept: every call form of one key gets the same."""
-        place = (id(autotuner), arch, key or "")
-        with self._lock:
-            # The autotuner is kept beside it, so that its id is not given to another while the entry lives.
-            owner, kept = self._selections.get(place, (None, None))
-            if key is not None and owner is autotuner and kept is not None and _is_among(kept.candidate, pruned):
-                return kept
-            selection = select(kernel, key, autotuner.configs, pruned, self.table(arch), self.policy,
-                               current_place().rank if self.policy.chaos else 0)  # fmt: skip
-            if key is not None:
-                self._selections[place] = (autotuner, selection)
+        selection: Selection[Any] | None = kept.get((arch, key))
+        if key is not None and selection is not None and _is_among(selection.candidate, pruned):
             return selection
+        rank = current_place().rank if self.policy.chaos else 0
+        selection = select(kernel, key, autotuner.configs, pruned, self.table(arch), self.policy, rank)
+        if key is None:
+            return selection
+        # Of threads that select at once the first has decided, unless pruning left each its own candidates.
+        first: Selection[Any] = kept.setdefault((arch, key), selection)
+        if not _is_among(first.candidate, pruned):
+            first = kept[arch, key] = selection
+        return first
 
     def _key(self, kernel: str, autotuner: Any, arguments: Mapping[str, Any]) -> str | None:
         try:
@@ -168,25 +192,57 @@ class Session:
         if key is not None and text is not None:
             self.choices.add(Choice(arch, kernel, key, text, source, self.policy.is_invariant(kernel)))
 
-    def _note_miss(self, miss: Miss, candidate: Any) -> None:
+    def _reach_timed(self, kernel: str, autotuner: Any) -> None:
+        treatment = coverage.INVARIANT if self.policy.is_invariant(kernel) else coverage.TIMED
+        self.coverage.reach(kernel, treatment, len(autotuner.configs))
+
+    def _note_selection(
+        self, autotuner: Any, arch: str, kernel: str, key: str | None, selection: Selection[Any]
+    ) -> None:
+        treatment = coverage.PINNED if selection.candidate is not None else coverage.INVARIANT
+        self.coverage.reach(kernel, treatment, len(autotuner.configs))
+        if selection.miss:
+            miss = Miss(arch, kernel, key or "", selection.miss, selection.source)
+            self._note_miss(autotuner, miss, selection.candidate)
+        if selection.candidate is not None:
+            self._note(arch, kernel, key, selection.candidate, selection.source)
+            if selection.source == "chaos" and key is not None:
+                self._observe(autotuner, (arch, kernel, key), selection.candidate, "chaos")
+
+    def _note_fault(
+        self, autotuner: Any, kernel: str, args: tuple[Any, ...], kwargs: dict[str, Any], candidate: Any
+    ) -> None:
+        arch, key = self.devices.current().arch, guarded("naming a key", self.key, autotuner, args, kwargs)
+        self._note_selection(autotuner, arch, kernel, key, Selection(candidate, "min_cost", FAULT))
+
+    def _note_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
         if not self.coverage.miss(miss):
             return
-        table = self.table(miss.arch)
         logger.warning(
-            "tuning_registry: miss (%s) on %s for %s key %s: %s; table %s made with Triton %s, this is %s",
+            "tuning_registry: miss (%s) on %s for %s key %s: %s; %s",
             miss.reason, miss.arch, miss.kernel, miss.key or "(none)",
             _INSTEAD.get(miss.source, f"launching by {miss.source}"),
-            table.provenance.get("file", "(none)"), table.provenance.get("triton") or "?", installed_triton() or "?",
+            "no table was asked" if miss.reason == FAULT else shown(self.table(miss.arch)),
         )  # fmt: skip
         if miss.key:
-            self._observe((miss.arch, miss.kernel, miss.key), candidate, miss.reason, is_miss=True)
+            self._observe(autotuner, (miss.arch, miss.kernel, miss.key), candidate, miss.reason, is_miss=True)
 
-    def _observe(self, entry: tuple[str, str, str], candidate: Any, reason: str, is_miss: bool = False) -> None:
-        if self.recorder is not None:
+    def _observe(
+        self, autotuner: Any, entry: tuple[str, str, str], candidate: Any, reason: str, is_miss: bool = False
+    ) -> None:
+        if self.recorder is not None and not _is_interpreted(autotuner):
             config = None if candidate is None else live_config_text(candidate)
             self.recorder.device = self.devices.current()
             keep = self.recorder.miss if is_miss else self.recorder.observe
             keep(entry, config, reason)
+
+
+def _is_interpreted(autotuner: Any) -> bool:
+    """Whether nothing of the kernel is recorded, since it runs in Triton's interpreter; says so once."""
+    found = is_interpreted(autotuner)
+    if found:
+        warn_once("interpreter", "kernels run in Triton's interpreter, whose times mean nothing: not recorded")
+    return found
 
 
 def table_paths(policy: AutotunePolicy) -> list[Path]:

@@ -15,6 +15,7 @@ REASONS: Final[Mapping[str, str]] = {
     watch.ECHO: "echo of Triton's disk cache",
     watch.SINGLE: "single candidate",
     watch.FAILED: "every candidate failed",
+    watch.UNMEASURED: "its time is not a number",
 }
 
 
