@@ -92,11 +92,23 @@ class AgreementError(RegistryError, RuntimeError):
 
 
 class DatabaseError(RegistryError):
-    """The database cannot be opened, read or written."""
+    """The database cannot be opened, read or written.
+
+    Args:
+        text: The message.
+        lasts: Whether trying again soon is in vain: a missing driver, a file that is no database.
+    """
+
+    def __init__(self, text: str, *, lasts: bool = False) -> None:
+        super().__init__(text)
+        self.lasts = lasts
 
 
 class SchemaError(DatabaseError):
     """The schema is missing, older, newer, or belongs to somebody else."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, lasts=True)
 
 
 class BusyError(DatabaseError):

@@ -26,66 +26,79 @@ _NETWORK_FILE_SYSTEMS: Final = frozenset(
 )
 
 
-def connect_engine(url: sa.URL, *, writable: bool) -> sa.Engine:
+def connect_engine(url: sa.URL, *, writable: bool, wait_s: float | None = None) -> sa.Engine:
     """An engine on `url`. SQLite connections are autocommit; transactions start by `begin_transaction`.
+
+    Args:
+        url: The database.
+        writable: Whether anything will be written.
+        wait_s: Seconds to wait for a lock or a connection at most; None for this module's own limits.
 
     Raises:
         DatabaseError: The Postgres driver is not installed.
     """
     if url.get_backend_name() == "postgresql":
-        return _postgres_engine(url)
+        return _postgres_engine(url, wait_s)
     if is_in_memory(url):
         return sa.create_engine("sqlite://", creator=lambda: _sqlite_connection(":memory:"), poolclass=StaticPool)
     file = sqlite_file(url)
     assert file is not None
-    return sa.create_engine("sqlite://", creator=lambda: _open_sqlite(file, writable=writable), poolclass=NullPool)
+    return sa.create_engine(
+        "sqlite://", creator=lambda: _open_sqlite(file, writable=writable, wait_s=wait_s), poolclass=NullPool
+    )
 
 
-def _postgres_engine(url: sa.URL) -> sa.Engine:
+def _postgres_engine(url: sa.URL, wait_s: float | None) -> sa.Engine:
+    options = {name: value for name, value in _CONNECT_DEFAULTS.items() if name not in url.query}
+    if wait_s is not None:
+        # Over what the URL says: 0 would be for ever. libpq takes whole seconds, 2 at least.
+        options["connect_timeout"] = max(2, min(int(wait_s), _CONNECT_DEFAULTS["connect_timeout"]))
+        options["tcp_user_timeout"] = max(2000, int(wait_s * 1000))
     try:
-        return sa.create_engine(
-            url,
-            poolclass=NullPool,
-            connect_args={name: value for name, value in _CONNECT_DEFAULTS.items() if name not in url.query},
-        )
+        return sa.create_engine(url, poolclass=NullPool, connect_args=options)
     except ModuleNotFoundError as error:
-        raise DatabaseError("Postgres needs its driver: pip install 'tuning-registry[postgres]'") from error
+        raise DatabaseError("Postgres needs its driver: pip install 'tuning-registry[postgres]'", lasts=True) from error
 
 
-def _sqlite_connection(target: str, *, uri: bool = False) -> sqlite3.Connection:
+def _sqlite_connection(target: str, *, uri: bool = False, wait_s: float | None = None) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        target, timeout=LOCK_WAIT_S, isolation_level=None, uri=uri, check_same_thread=False
+        target, timeout=_limit_s(wait_s), isolation_level=None, uri=uri, check_same_thread=False
     )  # SQLAlchemy's pool hands a connection to one thread at a time
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
 
 
-def _open_sqlite(file: Path, *, writable: bool) -> sqlite3.Connection:
+def _limit_s(wait_s: float | None) -> float:
+    return LOCK_WAIT_S if wait_s is None else wait_s
+
+
+def _open_sqlite(file: Path, *, writable: bool, wait_s: float | None) -> sqlite3.Connection:
     if writable:
-        return _sqlite_connection(str(file))
+        return _sqlite_connection(str(file), wait_s=wait_s)
     wal = file.with_name(file.name + "-wal")
     if os.access(file, os.W_OK) and os.access(file.parent, os.W_OK):
         # Not mode=ro: such a connection could not take away the -wal and -shm files at its end, and left
         # there under a reader's name they would lock the owner out.
-        connection = _sqlite_connection(f"{file.as_uri()}?mode=rw", uri=True)
+        connection = _sqlite_connection(f"{file.as_uri()}?mode=rw", uri=True, wait_s=wait_s)
         connection.execute("PRAGMA query_only = ON")
         return connection
     if not (wal.exists() and wal.stat().st_size):
         # Nothing is pending, so the file alone is the whole database, and nothing need be made beside it.
-        return _sqlite_connection(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
-    connection = _sqlite_connection(f"{file.as_uri()}?mode=ro", uri=True)
+        return _sqlite_connection(f"{file.as_uri()}?mode=ro&immutable=1", uri=True, wait_s=wait_s)
+    connection = _sqlite_connection(f"{file.as_uri()}?mode=ro", uri=True, wait_s=wait_s)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
         connection.close()
         raise DatabaseError(
             f"sqlite:///{file}: the last changes are still in {wal.name}, which cannot be read from here; let someone "
-            "who may write to it run: registry db upgrade"
+            "who may write to it run: registry db upgrade",
+            lasts=True,
         ) from None
     return connection
 
 
-def begin_transaction(connection: sa.Connection, *, writing: bool) -> None:
+def begin_transaction(connection: sa.Connection, *, writing: bool, wait_s: float | None = None) -> None:
     """Open a transaction: a snapshot to read from, or the one write lock of the database.
 
     SQLite begins IMMEDIATE, since a read lock cannot be raised under load; Postgres takes an advisory
@@ -95,7 +108,7 @@ def begin_transaction(connection: sa.Connection, *, writing: bool) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
         return
     if writing:
-        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{int(LOCK_WAIT_S * 1000)}ms'"))
+        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{int(_limit_s(wait_s) * 1000)}ms'"))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
     else:
         connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
@@ -200,26 +213,28 @@ def insert_timings(connection: sa.Connection, rows: list[tuple[Any, ...]]) -> No
         copy.write(text.replace("nan", "\\N"))
 
 
-def translate_error(error: Exception, url: sa.URL) -> DatabaseError:
-    """Our error for one of the driver's, by its code and never by its text."""
+def translate_error(error: Exception, url: sa.URL, waited_s: float | None = None) -> DatabaseError:
+    """Our error for one of the driver's, by its code and never by its text; `waited_s` as for a lock that is held."""
     where = shown_url(url)
     original = getattr(error, "orig", None) or error
     if isinstance(original, sqlite3.Error):
-        return _translate_sqlite(original, where)
+        return _translate_sqlite(original, where, waited_s)
     state = getattr(original, "sqlstate", None)
     if state in {"55P03", "40P01", "40001"}:
-        return BusyError(f"{where}: another writer held the lock for over {LOCK_WAIT_S:g} s; try again")
+        return BusyError(f"{where}: another writer held the lock for over {_limit_s(waited_s):.3g} s; try again")
     if state == "42501":
-        return DatabaseError(f"{where}: this role lacks the right: {_first_line(original, url)}")
+        return DatabaseError(f"{where}: this role lacks the right: {_first_line(original, url)}", lasts=True)
     if getattr(error, "connection_invalidated", False):
         return DatabaseError(f"{where}: the connection was lost: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):
         return DatabaseError(f"{where}: cannot connect: {_first_line(original, url)}")
     hint = "; registry db check says what is wrong" if state in {"42P01", "42703"} else ""
-    return DatabaseError(f"{where}: {_first_line(original, url)}{hint}")
+    # 28: a wrong password; 3D: no such database; 42: a table or column that is not there.
+    lasts = state is not None and state[:2] in {"28", "3D", "42"}
+    return DatabaseError(f"{where}: {_first_line(original, url)}{hint}", lasts=lasts)
 
 
-def _translate_sqlite(error: sqlite3.Error, where: str) -> DatabaseError:
+def _translate_sqlite(error: sqlite3.Error, where: str, waited_s: float | None) -> DatabaseError:
     code = _sqlite_code(error)
     said = {
         sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup (nothing was changed)",
@@ -231,9 +246,10 @@ def _translate_sqlite(error: sqlite3.Error, where: str) -> DatabaseError:
         sqlite3.SQLITE_IOERR: f"the disk failed: {error}",
     }.get(code)
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return BusyError(f"{where}: another process held the lock for over {LOCK_WAIT_S:g} s; try again")
+        return BusyError(f"{where}: another process held the lock for over {_limit_s(waited_s):.3g} s; try again")
     hint = "; registry db check says what is wrong" if code == sqlite3.SQLITE_ERROR else ""
-    return DatabaseError(f"{where}: {said or error}{hint}")
+    lasts = code not in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
+    return DatabaseError(f"{where}: {said or error}{hint}", lasts=lasts)
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:
