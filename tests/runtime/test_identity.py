@@ -156,6 +156,10 @@ class dtype:  # noqa: N801 - as numpy's
         return "float16"
 
 
+class Name(str, enum.Enum):  # noqa: UP042 - the older form of StrEnum, whose str() is not its value
+    A = "a"
+
+
 class Pair(NamedTuple):
     a: int
     b: int
@@ -164,7 +168,9 @@ class Pair(NamedTuple):
 @pytest.mark.parametrize(
     ("value", "text"),
     [(16, "16"), (True, "True"), (None, "None"), (1.5, "1.5"), ("a", "a"), ("1", r"\1"), ("a|b=c\\d", r"a\|b\=c\\d"), (Size.SMALL, "16"),
-     (constexpr(3), "3"), (dtype(), "float16"), ((1, 2), "(1, 2)"), ((True, 1.0), "(1, 1)"), ([1, "x"], "(1, 'x')"), (Pair(1, 2), "(1, 2)")],
+     (constexpr(3), "3"), (dtype(), "float16"), ((1, 2), "(1, 2)"), ((True, 1.0), "(1, 1)"), ([1, "x"], "(1, 'x')"), (Pair(1, 2), "(1, 2)"),
+     (Name.A, "a"), (-0.0, "0.0"), ("(1, 2)", r"\(1, 2)"), (((1, 2), 3), "((1, 2), 3)"), (("(1, 2)", 3), "('(1, 2)', 3)"),
+     ((dtype(),), "(float16,)"), (("float16",), "('float16',)")],
 )  # fmt: skip
 def test_key_values_have_one_stable_text(value: Any, text: Any) -> None:
     assert shape_key(["M"], {"M": value}) == "M=" + text
