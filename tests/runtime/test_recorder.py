@@ -336,11 +336,12 @@ class FakeSink:
         self.urls.append(url)
         return self
 
-    def write(self, recording: Any) -> None:
+    def write(self, recording: Any) -> bool:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:
             raise answer
         self.recordings.append(recording)
+        return True
 
 
 URL = "postgresql://user:SECRET@host/db"
