@@ -12,9 +12,10 @@ import sqlalchemy as sa
 
 from tests.conftest import H200, Cli, config, version_1, write_ranks, write_recording
 from tuning_registry import merge_records
+from tuning_registry.db.schema import HEAD
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, RecordingError, SchemaError, SelectionError, UsageError
-from tuning_registry.operations.export import Thresholds, export_table
+from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.ingest import IngestOptions, IngestReport, ingest
 from tuning_registry.operations.reports import (
     describe_status,
@@ -362,10 +363,10 @@ def test_thresholds_drop_entries_and_say_so(store: Store, tmp_path: Path) -> Non
             kernels["rare"] = {"M=1": A}
         write_recording(tmp_path / f"rec.rank{rank}.json", {"sm90": kernels})
     take(store, tmp_path)
-    made = export_table(store, Selection(arch="sm90"), Thresholds(min_votes=2, min_agreement=0.75))
+    made = export_table(store, Selection(arch="sm90"), ExportOptions(min_votes=2, min_agreement=0.75))
     assert (list(made.payload["kernels"]), made.dropped) == (["agreed"], 2)
     with pytest.raises(SelectionError, match="leave none of the 3 entries"):
-        export_table(store, Selection(arch="sm90"), Thresholds(min_votes=9))
+        export_table(store, Selection(arch="sm90"), ExportOptions(min_votes=9))
 
 
 def test_an_arch_nobody_recorded_is_refused(store: Store, tmp_path: Path) -> None:
@@ -533,7 +534,7 @@ def test_a_newer_schema_is_refused_and_untouched(store: Store, cli: Cli, tmp_pat
     ):
         result = cli(*command)
         assert result.exit_code == 1, command
-        assert "newer than this program (found ffffffffffff, know 0001)" in result.stderr
+        assert f"newer than this program (found ffffffffffff, know {HEAD})" in result.stderr
         assert "Traceback" not in result.stderr
 
 

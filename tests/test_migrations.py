@@ -229,7 +229,7 @@ def test_an_older_schema_is_refused_with_the_command_to_run(
     for words in (("ingest", *write_ranks(tmp_path, [A, A]), "--run", "x"), ("winners",), ("export", "--arch", "sm90")):
         result = cli(*words)
         assert (result.exit_code, result.stderr.count("\n")) == (1, 2)
-        assert result.stderr.endswith("the schema is older (0001); run: registry db upgrade\n")
+        assert result.stderr.endswith("the schema is older (0002); run: registry db upgrade\n")
     monkeypatch.undo()
     with store.reading() as reading:
         assert reading.row_counts() == before
@@ -254,7 +254,7 @@ def load_dump(database: str, revision: str) -> None:
         server.execute((DATA / f"{revision}-postgres.sql").read_bytes())
 
 
-@pytest.mark.parametrize("revision", schema.REVISIONS)
+@pytest.mark.parametrize("revision", schema.REVISIONS[:-1])
 def test_a_database_of_a_past_revision_is_upgraded_and_used(
     store: Store, database: str, tmp_path: Path, revision: str
 ) -> None:

@@ -13,7 +13,8 @@ RegistryError
 ├── AgreementError (RuntimeError)  ranks of one job chose different configs
 └── DatabaseError                the database cannot be opened, read or written
     ├── SchemaError              its schema is missing, older, newer or foreign
-    └── BusyError                another process held the lock for too long: try again
+    ├── BusyError                another process held the lock for too long: try again
+    └── UnreachableError         its server does not answer, or went away: try again
 """
 
 from __future__ import annotations
@@ -92,27 +93,19 @@ class AgreementError(RegistryError, RuntimeError):
 
 
 class DatabaseError(RegistryError):
-    """The database cannot be opened, read or written.
-
-    Args:
-        text: The message.
-        lasts: Whether trying again soon is in vain: a missing driver, a file that is no database.
-    """
-
-    def __init__(self, text: str, *, lasts: bool = False) -> None:
-        super().__init__(text)
-        self.lasts = lasts
+    """The database cannot be opened, read or written."""
 
 
 class SchemaError(DatabaseError):
     """The schema is missing, older, newer, or belongs to somebody else."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text, lasts=True)
-
 
 class BusyError(DatabaseError):
     """Another process held the write lock for too long; the same command may be tried again."""
+
+
+class UnreachableError(DatabaseError):
+    """The server does not answer, or the connection to it was lost; the same may be tried again."""
 
 
 def printable(text: str) -> str:

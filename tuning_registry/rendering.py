@@ -8,17 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tuning_registry.canonical import DEFAULTS, FIELDS, dump_json, parse_config
+from tuning_registry.canonical import dump_json, parse_config
 from tuning_registry.errors import printable
 from tuning_registry.names import rank_ranges
+from tuning_registry.short_configs import short_config
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.misses import MissedEntry
-    from tuning_registry.operations.reports import Choice, Entry, Run
+    from tuning_registry.operations.reports import Run
+    from tuning_registry.operations.tally import Choice, Entry
 
 _MAX_SHARED_RANKS = 60  # characters of a rank list in a table
-_MAX_SHOWN_BITS = 1000
-_GROUP = ("triton", "package", "version")
+_MARKS = ("decided_by", "banned", "stale")
+GROUP = ("triton", "package", "version")
 
 
 class Format(StrEnum):
@@ -37,7 +39,7 @@ def render_json(value: object) -> str:
 def render_csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
     """CSV with a header line. A cell that a spreadsheet would run as a formula gets a leading apostrophe."""
     lines: list[list[object]] = [list(columns), *([row[column] for column in columns] for row in rows)]
-    return _lines(map(_csv_line, lines))
+    return join_lines(map(_csv_line, lines))
 
 
 def _csv_line(cells: Iterable[object]) -> str:
@@ -69,86 +71,75 @@ def _plain(value: object) -> str:
     return "-" if value is None or value == "" else str(value)
 
 
-def short_config(text: str) -> str:
-    """A config as people read it: kernel parameters, then launch options that are not at their default."""
-    config = parse_config(text)
-    parts = [f"{name}={_short_value(value)}" for name, value in config.pop("kwargs").items()]
-    launch = [name for name in FIELDS[1:] if name not in DEFAULTS or config[name] != DEFAULTS[name]]
-    return " ".join([*parts, *(f"{name}={_short_value(config[name])}" for name in launch)])
-
-
-def _short_value(value: object) -> str:
-    if isinstance(value, int) and value.bit_length() > _MAX_SHOWN_BITS:
-        return f"(an integer of {value.bit_length():,} bits)"
-    return str(value) if isinstance(value, str | int | float | None) else dump_json(value)
-
-
 def render_winners(entries: Sequence[Entry], style: Format) -> str:
     """Every entry with its elected config and its support."""
     if style is Format.json:
-        return render_json([{**_head(entry), **_winner(entry), **_group(entry)} for entry in entries])
+        return render_json([{**entry_head(entry), **_winner(entry), **entry_group(entry)} for entry in entries])
     if style is Format.csv:
         rows = [
-            {**_head(e), "config": e.choices[0].config, "votes": e.choices[0].count, "of": e.votes,
-             "tie": str(e.is_tie).lower(), **_group(e)}
+            {**entry_head(e), "config": e.choices[0].config, "votes": e.choices[0].count, "of": e.votes,
+             "tie": str(e.is_tie).lower(), **_marks(e), **entry_group(e)}
             for e in entries
         ]  # fmt: skip
-        return render_csv(rows, ["arch", "kernel", "key", "config", "votes", "of", "tie", *_GROUP])
+        return render_csv(rows, ["arch", "kernel", "key", "config", "votes", "of", "tie", *_MARKS, *GROUP])
     lines: list[str] = []
     title = ""
     for entry in entries:
-        if title != _title(entry):
-            title = _title(entry)
+        if title != entry_title(entry):
+            title = entry_title(entry)
             lines += ["", title]
         lines.append("      " + printable(entry.key))
         winner = entry.choices[0]
         support = f"{winner.count}/{entry.votes}"
-        lines.append(printable(f"{support:>7}  {short_config(winner.config)}") + _tie(entry))
-    return _lines(lines[1:])
+        marks = tie_mark(entry) + _shown_marks(entry)
+        lines.append(printable(f"{support:>7}  {short_config(winner.config)}") + marks)
+    return join_lines(lines[1:])
 
 
 def render_disagreements(entries: Sequence[Entry], style: Format) -> str:
     """Every split entry: each config with its votes, and the ranks behind it."""
     if style is Format.json:
-        return render_json([{**_head(e), "votes": [_vote(c) for c in e.choices], "tie": e.is_tie, **_group(e)}
+        return render_json([{**entry_head(e), "votes": [_vote(c) for c in e.choices], "tie": e.is_tie, **entry_group(e)}
                             for e in entries])  # fmt: skip
     if style is Format.csv:
         rows = [
-            {**_head(e), "config": c.config, "count": c.count, "of": e.votes, "ranks": rank_ranges(c.ranks),
-             "runs": sorted(c.voters or {}), "tie": str(e.is_tie).lower(), **_group(e)}
+            {**entry_head(e), "config": c.config, "count": c.count, "of": e.votes, "ranks": rank_ranges(c.ranks),
+             "runs": sorted(c.voters or {}), "tie": str(e.is_tie).lower(), **entry_group(e)}
             for e in entries for c in e.choices
         ]  # fmt: skip
         return render_csv(rows, ["arch", "kernel", "key", "config", "count", "of", "ranks", "runs", "tie",
-                                 *_GROUP])  # fmt: skip
+                                 *GROUP])  # fmt: skip
     return "\n".join(_block(entry) for entry in entries)
 
 
 def _block(entry: Entry) -> str:
     width = max(len(short_config(choice.config)) for choice in entry.choices)
-    return _lines(
+    return join_lines(
         [
-            _title(entry),
-            "      " + printable(entry.key) + _tie(entry),
+            entry_title(entry),
+            "      " + printable(entry.key) + tie_mark(entry),
             *(
-                printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {_who(choice)}")
+                printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {voters_text(choice)}")
                 for choice in entry.choices
             ),
         ]
     )
 
 
-def _title(entry: Entry) -> str:
+def entry_title(entry: Entry) -> str:
     """Arch and kernel, and the version group where one is stated."""
     versions = [f"triton {entry.triton}" if entry.triton else "", f"{entry.package} {entry.version}".strip()]
     group = " ".join(filter(None, versions))
     return printable(f"{entry.arch}  {entry.kernel}" + (f"  ({group})" if group else ""))
 
 
-def _tie(entry: Entry) -> str:
+def tie_mark(entry: Entry) -> str:
+    """A word beside an entry that its text has decided."""
     return "  [tie: decided by config text]" if entry.is_tie else ""
 
 
-def _who(choice: Choice) -> str:
+def voters_text(choice: Choice) -> str:
+    """Who chose it, as people write it: `ranks 0-2,5 of job-4711`."""
     parts = []
     for run, ranks in (choice.voters or {}).items():
         shown = rank_ranges(ranks)
@@ -158,17 +149,34 @@ def _who(choice: Choice) -> str:
     return "; ".join(parts)
 
 
-def _head(entry: Entry) -> dict[str, Any]:
+def entry_head(entry: Entry) -> dict[str, Any]:
+    """The first columns of an entry's row."""
     return {"arch": entry.arch, "kernel": entry.kernel, "key": entry.key}
 
 
-def _group(entry: Entry) -> dict[str, str]:
+def entry_group(entry: Entry) -> dict[str, str]:
+    """The version group's columns."""
     return {"triton": entry.triton, "package": entry.package, "version": entry.version}
 
 
 def _winner(entry: Entry) -> dict[str, Any]:
     winner = entry.choices[0]
-    return {"config": parse_config(winner.config), "votes": winner.count, "of": entry.votes, "tie": entry.is_tie}
+    return {"config": parse_config(winner.config), "votes": winner.count, "of": entry.votes, "tie": entry.is_tie,
+            **_marks(entry)}  # fmt: skip
+
+
+def _marks(entry: Entry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in _MARKS}
+
+
+def _shown_marks(entry: Entry) -> str:
+    """What sets an entry apart from one that the majority decides alone."""
+    marks = [
+        "" if entry.decided_by == "majority" else "pinned" if entry.decided_by == "pin" else entry.decided_by,
+        f"{entry.banned} banned" if entry.banned else "",
+        f"stale: {entry.stale} chose from other candidates" if entry.stale else "",
+    ]
+    return "".join(f"  [{mark}]" for mark in marks if mark)
 
 
 def _vote(choice: Choice) -> dict[str, Any]:
@@ -234,8 +242,9 @@ def render_status(status: Mapping[str, object], style: Format) -> str:
     if style is Format.csv:
         return render_csv(rows, ["what", "value"])
     width = max(map(len, status))
-    return _lines(f"{name.ljust(width)}  {printable(_plain(value))}" for name, value in status.items())
+    return join_lines(f"{name.ljust(width)}  {printable(_plain(value))}" for name, value in status.items())
 
 
-def _lines(lines: Iterable[str]) -> str:
+def join_lines(lines: Iterable[str]) -> str:
+    """Lines, each with its end."""
     return "".join(line + "\n" for line in lines)

@@ -25,8 +25,9 @@ class DatabaseSink:
         Raises:
             SchemaError: There is no schema, or it is not this program's.
             BusyError: Another process held the lock.
+            UnreachableError: The server does not answer.
             ConflictError: This (run, rank) is there with other content.
-            DatabaseError: The database cannot be reached or written.
+            DatabaseError: The database cannot be written.
         """
         if self._store.revision() is None:
             raise self._store.absent()
@@ -36,14 +37,14 @@ class DatabaseSink:
         return bool(report.new or report.completed)
 
 
-def open_sink(url: str, deadline: float | None = None) -> DatabaseSink:
+def open_sink(url: str, wait_s: float | None = None) -> DatabaseSink:
     """The sink for a database URL.
 
     Args:
         url: The database.
-        deadline: When to wait no longer for locks and connections, on the clock of `time.monotonic`.
+        wait_s: How long to wait for a lock, and at most for a server; None: as long as a command waits.
 
     Raises:
         UsageError: Not a database URL.
     """
-    return DatabaseSink(Store(parse_url(url), deadline))
+    return DatabaseSink(Store(parse_url(url), wait_s))

@@ -87,6 +87,11 @@ class TunedTable:
         }
 
     @property
+    def has_bare_names(self) -> bool:
+        """Whether an entry names its kernel without a module: then `declare` matters."""
+        return any("." not in kernel for kernel in self._texts)
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the kernels, the one a table file states: equal digests pin equal choices."""
         return kernels_digest(self.kernels)
@@ -94,6 +99,15 @@ class TunedTable:
     def lookup(self, kernel: str, key: str, candidates: Sequence[C]) -> C | None:
         """The live candidate that the table names for this kernel and key, or None (see `find`)."""
         return self.find(kernel, key, candidates).candidate
+
+    def text_for(self, kernel: str, key: str) -> str | None:
+        """Canonical text of the config that the table holds for a kernel and key, in the order of `find`."""
+        for name in dict.fromkeys((kernel, bare_name(kernel))):
+            entries = self._texts.get(name)
+            found = self._spelling(name, entries, key) if entries else None
+            if entries and (found is not None or ANY_KEY in entries):
+                return entries[ANY_KEY if found is None else found]
+        return None
 
     def find(self, kernel: str, key: str, candidates: Sequence[C]) -> Match[C]:
         """Look an entry up and match it to a live candidate, saying why where there is none.

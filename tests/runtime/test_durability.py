@@ -141,7 +141,7 @@ def test_the_first_write_does_not_wait_for_the_owners_of_kernels(
 
 
 def test_what_cannot_pass_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeSink([DatabaseError("no driver", lasts=True)])
+    fake = FakeSink([DatabaseError("no driver")])
     monkeypatch.setitem(sys.modules, "tuning_registry.sinks", types.SimpleNamespace(open_sink=fake.open_sink))
     assert not sink.write_with_retries(URL, Recorder("r", "job", None).recording(), 5.0)
     assert len(fake.urls) == 1
@@ -187,6 +187,7 @@ def test_a_recorder_that_is_taken_up_again_waits_for_its_own_end(
     recorder = Recorder(URL, "job", None, interval_s=0.01)
     recorder.vote(entry(0), CONFIGS[0], [], [])
     recorder.finish(0.05)
+    wait_for(lambda: slow.urls)
     recorder.resume()
     recorder.vote(entry(1), CONFIGS[0], [], [])
     slow.release.set()

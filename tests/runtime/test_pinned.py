@@ -273,7 +273,7 @@ def test_an_object_as_key_value_is_selected_for_once(tmp_path: Path) -> None:
     assert len(prunings) == 4
 
 
-def test_two_kernels_of_one_function_name_keep_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_two_kernels_of_one_function_name_keep_apart(tmp_path: Path) -> None:
     mamba, fla = autotuner(module="mamba_ssm.norm"), autotuner(module="fla.modules")
     pin(
         tmp_path,
@@ -283,12 +283,7 @@ def test_two_kernels_of_one_function_name_keep_apart(tmp_path: Path, caplog: pyt
     launch(mamba)
     launch(fla)
     assert launched(mamba) + launched(fla) == [128, 64]
-    mamba, fla = autotuner(module="mamba_ssm.norm"), autotuner(module="fla.modules")
-    pin(tmp_path, None, kernels={"kernel": {"*": stored(three()[0])}})
-    launch(mamba)
-    launch(fla)
-    assert launched(mamba) + launched(fla) == [128, 32]
-    assert coverage_report().miss_counts == {"ambiguous name": 1}
+    assert coverage_report().misses == ()
 
 
 def test_threads_each_get_the_config_of_their_own_shape(tmp_path: Path) -> None:
@@ -447,6 +442,45 @@ def test_only_whole_package_names_are_in_scope(tmp_path: Path) -> None:
     assert (inside.timer.calls, outside.timer.calls) == (0, 3)
     assert coverage_report().reached == {"fla.ops.kernel": "pinned", "flashy.ops.kernel": "out of scope"}
     assert coverage_report().not_covered == (("flashy.ops.kernel", "out of scope"),)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_bare_name_of_two_live_kernels_is_a_miss_from_the_first_launch_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, first: int
+) -> None:
+    kernels = autotuner(module="one.ops"), autotuner(module="two.ops", cls=Counting)
+    pin(tmp_path, stored(three()[0]), name="kernel", key="*")
+    launch(kernels[first])
+    (miss,) = coverage_report().misses
+    assert (miss.kernel, miss.reason) == (("one.ops.kernel", "two.ops.kernel")[first], "ambiguous name")
+    assert "could mean one.ops.kernel or two.ops.kernel" in caplog.text
+    launch(kernels[1 - first])
+    assert coverage_report().miss_counts == {"ambiguous name": 2}
+    assert [launched(kernel) for kernel in kernels] == [[32], [32]]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_bare_name_serves_the_one_kernel_that_it_can_mean(tmp_path: Path) -> None:
+    kernel, twin = autotuner(), autotuner()
+    others = [
+        autotuner(module="out.of.scope"),
+        autotuner([three()[0]], module="pkg.single"),
+        autotuner(name="other_name"),
+    ]
+    pin(tmp_path, stored(three()[0]), name="kernel", key="*", modules=("pkg",))
+    for called in (kernel, twin):
+        launch(called)
+        assert launched(called) == [128]
+    assert coverage_report().misses == ()
+    assert len(others) == 3
+
+
+def test_a_table_of_qualified_names_does_not_walk_live_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuning_registry.runtime.session.live_kernels", lambda: pytest.fail("walked"))
+    pin(tmp_path, stored(three()[0]))
+    launch(kernel := autotuner())
+    assert launched(kernel) == [128]
 
 
 def test_an_invariant_kernel_without_an_entry_is_left_to_triton(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tuning_registry.canonical import config_text
-from tuning_registry.errors import BusyError, ConflictError, DatabaseError, SchemaError
+from tuning_registry.errors import BusyError, ConflictError, DatabaseError, SchemaError, UnreachableError
 from tuning_registry.names import lookup_key
 from tuning_registry.recordings import rank_in_name, read_recording
 from tuning_registry.records import Observation
@@ -331,8 +331,8 @@ class FakeSink:
         self.urls: list[str] = []
         self.recordings: list[Any] = []
 
-    def open_sink(self, url: Any, deadline: Any) -> Any:
-        assert deadline > 0
+    def open_sink(self, url: Any, wait_s: Any) -> Any:
+        assert 0 < wait_s <= sink_module.RETRY_BUDGET_S
         self.urls.append(url)
         return self
 
@@ -359,7 +359,7 @@ def into_database(monkeypatch: pytest.MonkeyPatch, answers: Any) -> Any:
 
 
 def test_a_database_takes_the_recording_and_no_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake, recorder = into_database(monkeypatch, [BusyError("locked"), DatabaseError("not reachable"), None])
+    fake, recorder = into_database(monkeypatch, [BusyError("locked"), UnreachableError("not reachable"), None])
     assert fake.urls == [URL] * 3
     (recording,) = fake.recordings
     assert recording.votes == {"sm90": {"pkg.kernel": {"M=0": CONFIGS[0]}}}
@@ -369,13 +369,19 @@ def test_a_database_takes_the_recording_and_no_file_is_left(tmp_path: Path, monk
 
 @pytest.mark.parametrize(
     "answer",
-    [DatabaseError("not reachable"), SchemaError("no schema"), ConflictError("other content"), ValueError("ours")],
+    [
+        UnreachableError("not reachable"),
+        DatabaseError("read-only"),
+        SchemaError("no schema"),
+        ConflictError("other content"),
+        ValueError("ours"),
+    ],
 )
 def test_a_database_that_stays_away_leaves_the_file_and_the_log_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answer: Any
 ) -> None:
     fake, recorder = into_database(monkeypatch, [answer])
-    assert (len(fake.urls) > 2) == (type(answer) is DatabaseError)
+    assert (len(fake.urls) > 2) == isinstance(answer, UnreachableError)
     assert recorder.file.is_relative_to(tmp_path / "data")
     assert list(read_recording(recorder.file).votes["sm90"]) == ["pkg.kernel"]
     assert "SECRET" not in caplog.text

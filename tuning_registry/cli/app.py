@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from tuning_registry import __version__
-from tuning_registry.cli import database, ingest, misses, runs, tables, votes
+from tuning_registry.cli import database, ingest, misses, overrides, runs, tables, votes
 from tuning_registry.cli.console import say
 from tuning_registry.cli.options import Db
 from tuning_registry.errors import RegistryError, UsageError
@@ -57,30 +57,30 @@ app = typer.Typer(
     help="Shared database of Triton autotune results: ingest what ranks chose, see who disagreed, export one table.",
     epilog="Exit status: 0 done, 1 the data or the database says no, 2 wrong usage.",
 )
-for command in (
-    ingest.ingest,
-    votes.winners,
-    votes.disagreements,
-    tables.export,
-    misses.misses,
-    votes.status,
-    tables.merge,
-    votes.report,
-):
-    app.command()(command)
+for panel, commands in {
+    "Votes and timings": (ingest.ingest, votes.winners, votes.disagreements, misses.misses),
+    "Tables": (tables.export, tables.exports),
+    "Decisions against the votes": (overrides.pin, overrides.ban, overrides.lift),
+    "Without a database": (tables.merge, votes.report),
+    "The database": (votes.status,),
+}.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.command("overrides", rich_help_panel="Decisions against the votes")(overrides.list_overrides)
 
 runs_app = typer.Typer(help="List runs; withdraw or restore one.", invoke_without_command=True)
 runs_app.callback()(runs.list_runs)
 runs_app.command()(runs.withdraw)
 runs_app.command()(runs.restore)
-app.add_typer(runs_app, name="runs")
+app.add_typer(runs_app, name="runs", rich_help_panel="The database")
 
 db_app = typer.Typer(help="Create, upgrade, check and find the database.", no_args_is_help=True)
 db_app.callback()(database.share_db)
 db_app.command()(database.upgrade)
 db_app.command()(database.check)
 db_app.command()(database.path)
-app.add_typer(db_app, name="db")
+db_app.command()(database.roles)
+app.add_typer(db_app, name="db", rich_help_panel="The database")
 
 
 def _version(value: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from tuning_registry.cli.console import print_data, say
@@ -39,3 +41,14 @@ def path(ctx: typer.Context, db: Db = None) -> None:
     from tuning_registry.db.url import resolve_url, shown_url
 
     print_data(shown_url(resolve_url(db if db is not None else ctx.find_root().obj)) + "\n")
+
+
+def roles(
+    prefix: Annotated[str, typer.Option(metavar="NAME", help="Beginning of the roles' names.")] = "tuning_registry",
+    schema: Annotated[str, typer.Option(metavar="NAME", help="Postgres schema that holds the tables.")] = "public",
+) -> None:
+    """Print SQL for a recorder, a reader and an owner role on Postgres; pipe it into psql."""
+    from tuning_registry.db.roles import role_statements
+
+    print_data("".join(f"{statement};\n" for statement in role_statements(prefix, schema)))
+    say("the roles cannot log in: GRANT each to the users that need it; print and run this again after an upgrade")

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from tuning_registry.rendering import Format
 
+
+class Policy(StrEnum):
+    """Names of `evidence.POLICIES`, as Typer wants them."""
+
+    majority = "majority"
+    fastest = "fastest"
+    minimax = "minimax"
+
+
+PolicyOption = Annotated[
+    Policy, typer.Option("--policy", help="Who decides: the votes, or their timings (see docs/evidence.md).")
+]
 Db = Annotated[
     str | None,
     typer.Option(

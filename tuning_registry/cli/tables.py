@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, say, track_files, write_stdout
+from tuning_registry.cli.console import count_of, current_user, print_data, say, track_files, write_stdout
 from tuning_registry.cli.opening import open_store, selection_of
 from tuning_registry.cli.options import (
+    ArchFilter,
     Db,
+    ExitCode,
+    FormatOption,
     PackageFilter,
     Paths,
+    Policy,
+    PolicyOption,
     RunFilter,
     SourceFilter,
     StatedTriton,
     TritonFilter,
 )
-from tuning_registry.errors import printable
+from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.files import write_atomically
+from tuning_registry.rendering import Format
+from tuning_registry.rendering_decisions import render_exports
 from tuning_registry.selection import Selection
+from tuning_registry.table import TunedTable, read_table
 
 if TYPE_CHECKING:
-    from tuning_registry.operations.export import Export
+    from tuning_registry.db.store import Store
+    from tuning_registry.operations.export import Export, ExportOptions
 
 
 def export(
@@ -31,6 +41,15 @@ def export(
     arch: Annotated[str, typer.Option("--arch", metavar="ARCH", help="Architecture of the table.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; - or nothing: stdout.")
+    ] = None,
+    policy: PolicyOption = Policy.majority,
+    generalize: Annotated[
+        float | None,
+        typer.Option(metavar="PERCENT", help="One * entry per kernel, accepting this slowdown; others keep their own."),
+    ] = None,
+    max_regression: Annotated[
+        float | None,
+        typer.Option(metavar="PERCENT", help="Refuse to slow down an entry of the table in FILE by more than this."),
     ] = None,
     run: RunFilter = None,
     source: SourceFilter = None,
@@ -42,12 +61,46 @@ def export(
     ] = 0.0,
     db: Db = None,
 ) -> None:
-    """Write the canonical table of one architecture: the majority's config for every entry."""
-    from tuning_registry.operations.export import Thresholds, export_table
+    """Write the canonical table of one architecture: the config that each entry gets."""
+    from tuning_registry.operations.export import ExportOptions, export_table
 
     store = open_store(ctx, db)
     selection = selection_of(arch, None, run, source, triton, package)
-    write_export(export_table(store, selection, Thresholds(min_votes, min_agreement)), output)
+    options = ExportOptions(
+        min_votes,
+        min_agreement,
+        policy.value,
+        generalize,
+        max_regression,
+        _replaced_table(output) if max_regression is not None else None,
+    )
+    made = export_table(store, selection, options)
+    write_export(made, output)
+    if not _is_stdout(output):
+        _remember(store, made, selection, options, str(output))
+
+
+def _is_stdout(output: Path | None) -> bool:
+    # /dev/stdout may lead to a file (`>> log`), which is to be written to and not replaced.
+    return output is None or str(output) in {"-", "/dev/stdout"}
+
+
+def _replaced_table(output: Path | None) -> TunedTable | None:
+    """The table in the file that is about to be replaced; None where there is no file yet."""
+    if output is None or _is_stdout(output):
+        raise UsageError("--max-regression compares with the table in -o FILE; name that file")
+    return read_table(output) if output.exists() else None
+
+
+def _remember(store: Store, made: Export, selection: Selection, options: ExportOptions, output: str) -> None:
+    """Note the export in the database; whoever may only read exports all the same."""
+    from tuning_registry.operations.exports import remember_export
+
+    try:
+        remember_export(store, made, selection.normalised(), options, output=printable(output),
+                        exported_by=current_user(), now=dt.datetime.now(dt.UTC))  # fmt: skip
+    except DatabaseError as error:
+        say(f"note: the table is written, but registry exports will not know of it: {error}")
 
 
 def merge(
@@ -58,20 +111,39 @@ def merge(
     triton: StatedTriton = None,
 ) -> None:
     """Merge recordings into a table in one go, without a database file."""
-    from tuning_registry.operations.export import export_table, only_arch
+    from tuning_registry.operations.export import ExportOptions, export_table, only_arch
     from tuning_registry.operations.ingest import IngestOptions
     from tuning_registry.operations.merge import ingest_in_memory
 
     store = ingest_in_memory(paths, IngestOptions(triton=triton), track_files)
     selection = Selection(arch=arch or only_arch(store))
-    write_export(export_table(store, selection, source=source or None), output)
+    write_export(export_table(store, selection, ExportOptions(source=source or None)), output)
+
+
+def exports(
+    ctx: typer.Context,
+    digest: Annotated[
+        str | None, typer.Option("--digest", metavar="HEX", help="Only tables whose digest is, or begins with, this.")
+    ] = None,
+    arch: ArchFilter = None,
+    style: FormatOption = Format.table,
+    exit_code: ExitCode = False,
+    db: Db = None,
+) -> None:
+    """List the tables that were written, newest first: from a digest in a log back to the votes."""
+    from tuning_registry.operations.exports import list_exports
+
+    found = list_exports(open_store(ctx, db), digest, arch)
+    print_data(render_exports(found, style))
+    say(count_of(len(found), "export"))
+    if exit_code:
+        raise typer.Exit(1)
 
 
 def write_export(made: Export, output: Path | None) -> None:
     from tuning_registry.operations.export import UNKNOWN_DEVICE
 
-    # /dev/stdout may lead to a file (`>> log`), which is to be written to and not replaced.
-    if output is None or str(output) in {"-", "/dev/stdout"}:
+    if output is None or _is_stdout(output):
         where = "stdout"
         write_stdout(made.data)
     else:
@@ -83,5 +155,17 @@ def write_export(made: Export, output: Path | None) -> None:
         f"wrote {count_of(made.entries, 'entry')} to {where}: {made.disagreements:,} had disagreement "
         f"({made.ties:,} decided by tie-break), {made.dropped:,} dropped by thresholds"
     )
+    notes = {
+        "decided by a pin (registry overrides)": made.pinned,
+        "left out, every config being banned": made.banned_out,
+        "without timings that decide: the majority's config": made.undecided,
+        "with votes from other candidates than the newest recording had (registry winners marks them stale)": made.stale,
+    }
+    for what, count in notes.items():
+        if count:
+            say(f"note: {count_of(count, 'entry')} {what}")
+    if made.saving is not None:
+        say(f"* entries for {count_of(made.saving.kernels, 'kernel')} saved {count_of(made.saving.saved, 'entry')}; the worst "
+            f"slowdown they accept is {made.saving.worst_percent:.2f} %")  # fmt: skip
     say(f"from {count_of(made.payload['tuning_registry']['recordings'], 'recording')}{on}; "
          f"digest {made.payload['tuning_registry']['digest'][:16]}")  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from tuning_registry.cli.console import count_of, print_data, say, track_files
@@ -14,11 +16,14 @@ from tuning_registry.cli.options import (
     KernelFilter,
     PackageFilter,
     Paths,
+    Policy,
+    PolicyOption,
     RunFilter,
     SourceFilter,
     TritonFilter,
 )
 from tuning_registry.rendering import Format, render_disagreements, render_status, render_winners
+from tuning_registry.rendering_costs import render_costs
 from tuning_registry.selection import Selection
 
 
@@ -30,6 +35,7 @@ def winners(
     source: SourceFilter = None,
     triton: TritonFilter = None,
     package: PackageFilter = None,
+    policy: PolicyOption = Policy.majority,
     style: FormatOption = Format.table,
     exit_code: ExitCode = False,
     db: Db = None,
@@ -38,7 +44,7 @@ def winners(
     from tuning_registry.operations.reports import find_winners
 
     store = open_store(ctx, db)
-    found = find_winners(store, selection_of(arch, kernel, run, source, triton, package))
+    found = find_winners(store, selection_of(arch, kernel, run, source, triton, package), policy.value)
     print_data(render_winners(found, style))
     say(count_of(len(found), "winner") if found else nothing_matches(store))
     if exit_code:
@@ -53,19 +59,31 @@ def disagreements(
     source: SourceFilter = None,
     triton: TritonFilter = None,
     package: PackageFilter = None,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="With the gap between configs and what the winner costs, from timings.")
+    ] = False,
     style: FormatOption = Format.table,
     exit_code: ExitCode = False,
     db: Db = None,
 ) -> None:
     """Show entries for which ranks chose more than one config, and who chose what."""
+    from tuning_registry.operations.costs import CONFLICT, find_costs
     from tuning_registry.operations.reports import find_disagreements
 
     store = open_store(ctx, db)
     selection = selection_of(arch, kernel, run, source, triton, package)
-    found, total = find_disagreements(store, selection)
-    print_data(render_disagreements(found, style))
-    say(disagree(len(found), total) if total else nothing_matches(store))
-    if exit_code and (found or not total):
+    if cost:
+        costed, total = find_costs(store, selection)
+        count = len(costed)
+        print_data(render_costs(costed, style))
+        conflicts = sum(found.verdict == CONFLICT for found in costed)
+        more = f": {count_of(conflicts, 'conflict')} beyond the noise of the timings"
+    else:
+        found, total = find_disagreements(store, selection)
+        count, more = len(found), ""
+        print_data(render_disagreements(found, style))
+    say(disagree(count, total) + more if total else nothing_matches(store))
+    if exit_code and (count or not total):
         raise typer.Exit(1)
 
 

@@ -15,11 +15,12 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
 from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
-from tuning_registry.errors import BusyError, DatabaseError
+from tuning_registry.errors import BusyError, DatabaseError, UnreachableError
 
 logger = logging.getLogger("tuning_registry")
 LOCK_WAIT_S: Final = 60.0
 _CONNECT_DEFAULTS: Final[dict[str, Any]] = {"connect_timeout": 15, "application_name": "tuning-registry"}
+_SHORTEST_CONNECT_S: Final = 2  # libpq takes a shorter time for this one
 _ADVISORY_LOCK: Final = 0x7475_6E65_7265_6769  # "tuneregi": one writer at a time, in this database only
 _NETWORK_FILE_SYSTEMS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "fuse.sshfs", "wekafs"}
@@ -31,8 +32,8 @@ def connect_engine(url: sa.URL, *, writable: bool, wait_s: float | None = None) 
 
     Args:
         url: The database.
-        writable: Whether anything will be written.
-        wait_s: Seconds to wait for a lock or a connection at most; None for this module's own limits.
+        writable: Whether it will be written.
+        wait_s: How long to wait for a lock, and at most for a server; None: `LOCK_WAIT_S`, and the usual time.
 
     Raises:
         DatabaseError: The Postgres driver is not installed.
@@ -43,36 +44,37 @@ def connect_engine(url: sa.URL, *, writable: bool, wait_s: float | None = None) 
         return sa.create_engine("sqlite://", creator=lambda: _sqlite_connection(":memory:"), poolclass=StaticPool)
     file = sqlite_file(url)
     assert file is not None
-    return sa.create_engine(
-        "sqlite://", creator=lambda: _open_sqlite(file, writable=writable, wait_s=wait_s), poolclass=NullPool
-    )
+    return sa.create_engine("sqlite://", creator=lambda: _open_sqlite(file, writable, wait_s), poolclass=NullPool)
 
 
 def _postgres_engine(url: sa.URL, wait_s: float | None) -> sa.Engine:
-    options = {name: value for name, value in _CONNECT_DEFAULTS.items() if name not in url.query}
+    defaults = dict(_CONNECT_DEFAULTS)
     if wait_s is not None:
-        # Over what the URL says: 0 would be for ever. libpq takes whole seconds, 2 at least.
-        options["connect_timeout"] = max(2, min(int(wait_s), _CONNECT_DEFAULTS["connect_timeout"]))
-        options["tcp_user_timeout"] = max(2000, int(wait_s * 1000))
+        defaults["connect_timeout"] = max(_SHORTEST_CONNECT_S, min(defaults["connect_timeout"], int(wait_s)))
     try:
-        return sa.create_engine(url, poolclass=NullPool, connect_args=options)
+        return sa.create_engine(
+            url,
+            poolclass=NullPool,
+            connect_args={name: value for name, value in defaults.items() if name not in url.query},
+        )
     except ModuleNotFoundError as error:
-        raise DatabaseError("Postgres needs its driver: pip install 'tuning-registry[postgres]'", lasts=True) from error
+        raise DatabaseError("Postgres needs its driver: pip install 'tuning-registry[postgres]'") from error
 
 
 def _sqlite_connection(target: str, *, uri: bool = False, wait_s: float | None = None) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        target, timeout=_limit_s(wait_s), isolation_level=None, uri=uri, check_same_thread=False
+        target, timeout=lock_wait_s(wait_s), isolation_level=None, uri=uri, check_same_thread=False
     )  # SQLAlchemy's pool hands a connection to one thread at a time
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
 
 
-def _limit_s(wait_s: float | None) -> float:
+def lock_wait_s(wait_s: float | None) -> float:
+    """How long to wait for a lock, where nothing else is asked for."""
     return LOCK_WAIT_S if wait_s is None else wait_s
 
 
-def _open_sqlite(file: Path, *, writable: bool, wait_s: float | None) -> sqlite3.Connection:
+def _open_sqlite(file: Path, writable: bool, wait_s: float | None) -> sqlite3.Connection:
     if writable:
         return _sqlite_connection(str(file), wait_s=wait_s)
     wal = file.with_name(file.name + "-wal")
@@ -84,16 +86,15 @@ def _open_sqlite(file: Path, *, writable: bool, wait_s: float | None) -> sqlite3
         return connection
     if not (wal.exists() and wal.stat().st_size):
         # Nothing is pending, so the file alone is the whole database, and nothing need be made beside it.
-        return _sqlite_connection(f"{file.as_uri()}?mode=ro&immutable=1", uri=True, wait_s=wait_s)
-    connection = _sqlite_connection(f"{file.as_uri()}?mode=ro", uri=True, wait_s=wait_s)
+        return _sqlite_connection(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
+    connection = _sqlite_connection(f"{file.as_uri()}?mode=ro", uri=True)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
         connection.close()
         raise DatabaseError(
             f"sqlite:///{file}: the last changes are still in {wal.name}, which cannot be read from here; let someone "
-            "who may write to it run: registry db upgrade",
-            lasts=True,
+            "who may write to it run: registry db upgrade"
         ) from None
     return connection
 
@@ -108,7 +109,7 @@ def begin_transaction(connection: sa.Connection, *, writing: bool, wait_s: float
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
         return
     if writing:
-        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{int(_limit_s(wait_s) * 1000)}ms'"))
+        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{int(lock_wait_s(wait_s) * 1000)}ms'"))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
     else:
         connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
@@ -208,33 +209,34 @@ def insert_timings(connection: sa.Connection, rows: list[tuple[Any, ...]]) -> No
         )
         return
     into = "timings (entry_id, config_id, recording_id, median_ms, p20_ms, p80_ms)"
-    with connection.connection.cursor() as cursor, cursor.copy(f"COPY {into} FROM STDIN") as copy:  # type: ignore[attr-defined]  # psycopg's
-        text = "".join([f"{e}\t{c}\t{r}\t{m!r}\t{p20!r}\t{p80!r}\n" for e, c, r, m, p20, p80 in rows])
-        copy.write(text.replace("nan", "\\N"))
+    text = "".join([f"{e}\t{c}\t{r}\t{m!r}\t{p20!r}\t{p80!r}\n" for e, c, r, m, p20, p80 in rows])
+    try:
+        with connection.connection.cursor() as cursor, cursor.copy(f"COPY {into} FROM STDIN") as copy:  # type: ignore[attr-defined]  # psycopg's
+            copy.write(text.replace("nan", "\\N"))
+    except connection.dialect.loaded_dbapi.Error as error:  # past SQLAlchemy, which would have translated it
+        raise translate_error(error, connection.engine.url) from error
 
 
-def translate_error(error: Exception, url: sa.URL, waited_s: float | None = None) -> DatabaseError:
-    """Our error for one of the driver's, by its code and never by its text; `waited_s` as for a lock that is held."""
-    where = shown_url(url)
+def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None) -> DatabaseError:
+    """Our error for one of the driver's, by its code and never by its text."""
+    where, waited = shown_url(url), f"{lock_wait_s(wait_s):.3g} s"
     original = getattr(error, "orig", None) or error
     if isinstance(original, sqlite3.Error):
-        return _translate_sqlite(original, where, waited_s)
+        return _translate_sqlite(original, where, waited)
     state = getattr(original, "sqlstate", None)
     if state in {"55P03", "40P01", "40001"}:
-        return BusyError(f"{where}: another writer held the lock for over {_limit_s(waited_s):.3g} s; try again")
+        return BusyError(f"{where}: another writer held the lock for over {waited}; try again")
     if state == "42501":
-        return DatabaseError(f"{where}: this role lacks the right: {_first_line(original, url)}", lasts=True)
+        return DatabaseError(f"{where}: this role lacks the right: {_first_line(original, url)}")
     if getattr(error, "connection_invalidated", False):
-        return DatabaseError(f"{where}: the connection was lost: {_first_line(original, url)}")
+        return UnreachableError(f"{where}: the connection was lost: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):
-        return DatabaseError(f"{where}: cannot connect: {_first_line(original, url)}")
+        return UnreachableError(f"{where}: cannot connect: {_first_line(original, url)}")
     hint = "; registry db check says what is wrong" if state in {"42P01", "42703"} else ""
-    # 28: a wrong password; 3D: no such database; 42: a table or column that is not there.
-    lasts = state is not None and state[:2] in {"28", "3D", "42"}
-    return DatabaseError(f"{where}: {_first_line(original, url)}{hint}", lasts=lasts)
+    return DatabaseError(f"{where}: {_first_line(original, url)}{hint}")
 
 
-def _translate_sqlite(error: sqlite3.Error, where: str, waited_s: float | None) -> DatabaseError:
+def _translate_sqlite(error: sqlite3.Error, where: str, waited: str) -> DatabaseError:
     code = _sqlite_code(error)
     said = {
         sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup (nothing was changed)",
@@ -246,10 +248,9 @@ def _translate_sqlite(error: sqlite3.Error, where: str, waited_s: float | None) 
         sqlite3.SQLITE_IOERR: f"the disk failed: {error}",
     }.get(code)
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return BusyError(f"{where}: another process held the lock for over {_limit_s(waited_s):.3g} s; try again")
+        return BusyError(f"{where}: another process held the lock for over {waited}; try again")
     hint = "; registry db check says what is wrong" if code == sqlite3.SQLITE_ERROR else ""
-    lasts = code not in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
-    return DatabaseError(f"{where}: {said or error}{hint}", lasts=lasts)
+    return DatabaseError(f"{where}: {said or error}{hint}")
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:

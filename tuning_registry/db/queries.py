@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from tuning_registry.db.schema import (
     CURRENT,
+    candidate_sets,
     configs,
     entries,
     environment_modules,
@@ -48,32 +49,49 @@ def environments_that_count(selection: Selection) -> sa.Select[Any]:
 
 
 def tally(selection: Selection, environment_ids: list[int]) -> sa.Subquery:
-    """How many votes has each config of each entry in each environment? The one pass over the votes.
+    """How many votes has each config of each entry in each environment? The one pass over the votes."""
+    columns = (votes.c.entry_id, votes.c.config_id)
+    return _by_environment(votes, columns, [sa.func.count().label("n")], selection, environment_ids).subquery("tally")
 
-    Mostly all votes come from one environment, and all of them count. Then they leave the index in
+
+def candidate_set_tally(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
+    """How many recordings chose each entry from which set of candidates, and which was the last of them?
+
+    Columns: entry_id, fingerprint, environment_id, n, newest (recording id).
+    """
+    columns = (candidate_sets.c.entry_id, candidate_sets.c.fingerprint)
+    measures = [sa.func.count().label("n"), sa.func.max(candidate_sets.c.recording_id).label("newest")]
+    return _by_environment(candidate_sets, columns, measures, selection, environment_ids)
+
+
+def _by_environment(
+    table: sa.Table,
+    columns: tuple[sa.ColumnElement[Any], ...],
+    measures: list[sa.Label[int]],
+    selection: Selection,
+    environment_ids: list[int],
+) -> sa.Select[Any]:
+    """Rows of counting recordings, grouped by `columns` and environment.
+
+    Mostly all rows come from one environment, and all of them count. Then they leave the index in
     GROUP BY order and nothing is sorted or joined: recordings that do not count are a short list to
     skip. Several environments take a join to their recordings.
     """
     counting = counting_recordings(selection).subquery("counting")
-    counted = (votes.c.entry_id, votes.c.config_id)
     if len(environment_ids) == 1:
         others = sa.select(recordings.c.id).where(recordings.c.id.not_in(sa.select(counting.c.id)))
         environment = sa.literal(environment_ids[0], sa.BigInteger).label("environment_id")
         query = (
-            sa.select(*counted, environment, sa.func.count().label("n"))
-            .where(votes.c.recording_id.not_in(others))
-            .group_by(*counted)
+            sa.select(*columns, environment, *measures).where(table.c.recording_id.not_in(others)).group_by(*columns)
         )
     else:
         query = (
-            sa.select(*counted, counting.c.environment_id, sa.func.count().label("n"))
-            .join(counting, counting.c.id == votes.c.recording_id)
-            .group_by(*counted, counting.c.environment_id)
+            sa.select(*columns, counting.c.environment_id, *measures)
+            .join(counting, counting.c.id == table.c.recording_id)
+            .group_by(*columns, counting.c.environment_id)
         )
     chosen = entries_chosen(selection)
-    if chosen is not None:
-        query = query.where(votes.c.entry_id.in_(chosen))
-    return query.subquery("tally")
+    return query if chosen is None else query.where(table.c.entry_id.in_(chosen))
 
 
 def entries_chosen(selection: Selection) -> sa.Select[Any] | None:
@@ -217,7 +235,12 @@ def who_voted(selection: Selection, entry_ids: Iterable[int]) -> sa.Select[Any]:
     counting = counting_recordings(selection).subquery("counting")
     return (
         sa.select(
-            votes.c.entry_id, votes.c.config_id, counting.c.environment_id, recorded_runs.c.name, recordings.c.rank
+            votes.c.entry_id,
+            votes.c.config_id,
+            counting.c.environment_id,
+            recorded_runs.c.name,
+            recordings.c.rank,
+            recordings.c.id,
         )
         .select_from(
             votes.join(counting, counting.c.id == votes.c.recording_id)

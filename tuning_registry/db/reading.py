@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db import dialects, observed, provenance, queries, schema
+from tuning_registry.db import decisions, dialects, measured, observed, provenance, queries, schema
 from tuning_registry.selection import Selection
 
 Row = Mapping[str, Any]
@@ -47,8 +47,14 @@ class Reading:
         """See `queries.version_groups`."""
         return self._rows(queries.version_groups())
 
-    def who_voted(self, selection: Selection, entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int, str, int]]:
-        """`(entry id, config id, environment id, run, rank)` of every vote on these entries."""
+    def candidate_set_tally(self, selection: Selection) -> list[Row]:
+        """See `queries.candidate_set_tally`."""
+        return self._rows(queries.candidate_set_tally(selection, self.environments_that_count(selection)))
+
+    def who_voted(
+        self, selection: Selection, entry_ids: Sequence[int]
+    ) -> Iterator[tuple[int, int, int, str, int, int]]:
+        """`(entry id, config id, environment id, run, rank, recording id)` of every vote on these entries."""
         for start in range(0, len(entry_ids), CHUNK):
             query = queries.who_voted(selection, entry_ids[start : start + CHUNK])
             for row in self.connection.execute(query):
@@ -57,6 +63,37 @@ class Reading:
     def misses(self, selection: Selection) -> list[Row]:
         """See `observed.misses`."""
         return self._rows(observed.misses(selection))
+
+    def counting(self, selection: Selection) -> dict[int, int]:
+        """Environment by recording; see `measured.counting`."""
+        return {row.id: row.environment_id for row in self.connection.execute(measured.counting(selection))}
+
+    def timings_of(
+        self, entry_ids: Sequence[int], config_ids: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, int, int, float | None, float | None, float | None]]:
+        """Entry, config and recording id, median, 20th and 80th percentile in ms; see `measured.timings_of`."""
+        for row in self.connection.execute(measured.timings_of(entry_ids, config_ids)):
+            yield tuple(row)
+
+    def config_texts(self, config_ids: Sequence[int]) -> dict[int, str]:
+        """See `measured.config_texts`."""
+        return {row["id"]: row["text"] for row in self._chunked(measured.config_texts, config_ids)}
+
+    def override_history(self) -> list[Row]:
+        """See `decisions.override_history`."""
+        return self._rows(decisions.override_history())
+
+    def kernels_recorded(self, arch: str) -> list[str]:
+        """See `decisions.kernels_recorded`."""
+        return list(self.connection.execute(decisions.kernels_recorded(arch)).scalars())
+
+    def configs_recorded(self, arch: str, kernel: str, lookup_key: str | None) -> list[str]:
+        """See `decisions.configs_recorded`."""
+        return list(self.connection.execute(decisions.configs_recorded(arch, kernel, lookup_key)).scalars())
+
+    def exports_made(self, digest: str | None, arch: str | None) -> list[Row]:
+        """See `decisions.exports_made`."""
+        return self._rows(decisions.exports_made(digest, arch))
 
     def recording_facts(self, selection: Selection) -> list[Row]:
         """See `provenance.recording_facts`."""

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 # Alembic's bookkeeping under a name of our own: a database shared with MLflow or Optuna has theirs, too.
 VERSION_TABLE: Final = "tuning_registry_alembic_version"
 # Every revision ever released, oldest first; the last is what this schema declares.
-REVISIONS: Final = ("0001",)
+REVISIONS: Final = ("0001", "0002")
 HEAD: Final = REVISIONS[-1]
 
 CURRENT: Final = ""  # in `recordings.superseded_at`
@@ -151,13 +151,50 @@ observations = sa.Table(
     sqlite_with_rowid=False,
 )
 
+# Clustered like the votes: which sets an entry was chosen from is one walk along the index.
 candidate_sets = sa.Table(
     "candidate_sets",
     metadata,
-    sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
     sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
-    sa.Column("fingerprint", ByteText, nullable=False),
+    sa.Column("fingerprint", ByteText, primary_key=True),
+    sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
+)
+
+# What people decided against the votes. Append-only: a later event on the same place takes the earlier
+# one's place, a `lift` ends one.
+override_events = sa.Table(
+    "override_events",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("action", ByteText, nullable=False),  # pin, ban, lift
+    sa.Column("lifts", Id, sa.ForeignKey("override_events.id")),  # which event a lift ends; else null
+    sa.Column("arch", ByteText, nullable=False),
+    sa.Column("kernel", ByteText, nullable=False),
+    sa.Column("key", ByteText, nullable=False),  # `*`: every key of the kernel
+    sa.Column("config_id", Id, sa.ForeignKey("configs.id"), nullable=False),
+    sa.Column("reason", ByteText, nullable=False),
+    sa.Column("author", ByteText, nullable=False),
+    sa.Column("until", ByteText),  # UTC, ISO 8601; null: for ever
+    sa.Column("created_at", ByteText, nullable=False),  # UTC, ISO 8601
+)
+
+# Which tables were written: a digest in a training log leads back to its votes.
+exports = sa.Table(
+    "exports",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("table_digest", ByteText, nullable=False),
+    sa.Column("arch", ByteText, nullable=False),
+    sa.Column("policy", ByteText, nullable=False),
+    sa.Column("filters", ByteText, nullable=False),  # what it was asked for, canonical JSON
+    sa.Column("runs", ByteText, nullable=False),  # names, canonical JSON
+    sa.Column("entry_count", sa.Integer, nullable=False),
+    sa.Column("recording_count", sa.Integer, nullable=False),
+    sa.Column("output", ByteText, nullable=False),  # the path as it was given
+    sa.Column("exported_by", ByteText, nullable=False),
+    sa.Column("exported_at", ByteText, nullable=False),  # UTC, ISO 8601
+    sa.Index(None, "table_digest"),
 )
 
 # Alembic's own table, as Alembic makes it; apart from `metadata`, which migrations are compared with.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import stat
-import time
 from collections.abc import Iterator
 
 import sqlalchemy as sa
@@ -22,13 +21,12 @@ class Store:
 
     Args:
         url: Where it is (`db.url.parse_url`).
-        deadline: When to wait no longer for locks and connections, on the clock of `time.monotonic`; None: each
-            waits for as long as `dialects` says.
+        wait_s: How long to wait for a lock, and at most for a server; None: as long as a command waits.
     """
 
-    def __init__(self, url: sa.URL, deadline: float | None = None) -> None:
+    def __init__(self, url: sa.URL, wait_s: float | None = None) -> None:
         self.url = url
-        self._deadline = deadline
+        self._wait_s = wait_s
         self._memory = dialects.connect_engine(url, writable=True) if is_in_memory(url) else None
 
     @contextlib.contextmanager
@@ -59,7 +57,7 @@ class Store:
         """
         self._prepare_file()
         with self._connected(writable=True) as connection:
-            dialects.begin_transaction(connection, writing=True, wait_s=self._wait_s())
+            dialects.begin_transaction(connection, writing=True, wait_s=self._wait_s)
             is_empty = find_revision(connection) is None
             if is_empty:
                 create_schema(connection)
@@ -90,7 +88,7 @@ class Store:
     @contextlib.contextmanager
     def _connected(self, *, writable: bool) -> Iterator[sa.Connection]:
         with self._translated():
-            engine = self._memory or dialects.connect_engine(self.url, writable=writable, wait_s=self._wait_s())
+            engine = self._memory or dialects.connect_engine(self.url, writable=writable, wait_s=self._wait_s)
             with engine.connect() as connection:
                 yield connection
 
@@ -103,11 +101,7 @@ class Store:
             try:
                 dialects.prepare_new_sqlite(file)
             except OSError as error:
-                raise DatabaseError(f"{shown_url(self.url)}: {error.strerror or error}", lasts=True) from error
-
-    def _wait_s(self) -> float | None:
-        """Seconds until the deadline, but a moment at least; None without one."""
-        return None if self._deadline is None else max(self._deadline - time.monotonic(), 0.1)
+                raise DatabaseError(f"{shown_url(self.url)}: {error.strerror or error}") from error
 
     def _file_bytes(self) -> int | None:
         """Size of the SQLite file, None when there is none; 0 for what is no file (Postgres, memory).
@@ -123,19 +117,17 @@ class Store:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise DatabaseError(f"{shown_url(self.url)}: {error.strerror or error}", lasts=True) from error
+            raise DatabaseError(f"{shown_url(self.url)}: {error.strerror or error}") from error
         if not stat.S_ISREG(status.st_mode):
-            raise DatabaseError(f"{shown_url(self.url)}: not a regular file; expected an SQLite database", lasts=True)
+            raise DatabaseError(f"{shown_url(self.url)}: not a regular file; expected an SQLite database")
         return status.st_size
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        began, wait_s = time.monotonic(), self._wait_s()
         try:
             yield
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
-            waited_s = None if wait_s is None else time.monotonic() - began
-            raise dialects.translate_error(error, self.url, waited_s) from error
+            raise dialects.translate_error(error, self.url, self._wait_s) from error
 
     def _check_revision(self, connection: sa.Connection) -> None:
         found = find_revision(connection)

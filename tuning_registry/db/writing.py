@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -164,6 +164,15 @@ class Writing(Reading):
         runs = schema.recorded_runs
         self.connection.execute(sa.update(runs).where(runs.c.name == run).values(withdrawn_at=withdrawn_at))
 
+    def insert_override(self, event: Mapping[str, Any], config: str) -> int:
+        """Append an override event on a config, given as its canonical text; the event's id."""
+        (config_id,) = self._insert_texts([config]).values()
+        return self._insert_returning_ids(schema.override_events, [{**event, "config_id": config_id}])[0]
+
+    def insert_export(self, facts: Mapping[str, Any]) -> None:
+        """Remember an exported table."""
+        self.connection.execute(sa.insert(schema.exports).values(**facts))
+
     def _insert_many(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
         if rows:
             self.connection.execute(sa.insert(table), rows)
@@ -254,11 +263,14 @@ class Writing(Reading):
         return {number: ids[digest] for number, digest in digests.items()}, new
 
     def _insert_configs(self, batch: Batch, used: set[int]) -> dict[int, int]:
-        digests = {number: text_digest(batch.configs[number]) for number in used}
-        ids, _ = self._insert_missing(
-            schema.configs, {digest: {"text": batch.configs[number]} for number, digest in digests.items()}
-        )
-        return {number: ids[digest] for number, digest in digests.items()}
+        ids = self._insert_texts([batch.configs[number] for number in used])
+        return {number: ids[batch.configs[number]] for number in used}
+
+    def _insert_texts(self, texts: Iterable[str]) -> dict[str, int]:
+        """Ids of configs, inserting those that are not there."""
+        digests = {text_digest(text): text for text in texts}
+        ids, _ = self._insert_missing(schema.configs, {digest: {"text": text} for digest, text in digests.items()})
+        return {text: ids[digest] for digest, text in digests.items()}
 
 
 def _kept(groups: Mapping[tuple[int, V], array[int]], ids: Mapping[int, int]) -> dict[tuple[int, V], list[int]]:

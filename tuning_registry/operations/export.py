@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
-import json
+import datetime as dt
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tuning_registry.canonical import parse_config
-from tuning_registry.db.reading import Row
+from tuning_registry.canonical import load_config
+from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, UsageError
-from tuning_registry.operations.reports import Entry, check_packages, entries_of
+from tuning_registry.evidence import MAJORITY, POLICIES
+from tuning_registry.operations.election import Election, elect_entries
+from tuning_registry.operations.generalizing import Kernels, Saving, generalize_entries
+from tuning_registry.operations.overrides import Overrides, refuse_expired
+from tuning_registry.operations.regressions import changes_between, refuse_regressions
+from tuning_registry.operations.staleness import find_stale
+from tuning_registry.operations.tally import PINNED, Entry, check_packages
+from tuning_registry.operations.versions import common_packages, refuse_mixed
 from tuning_registry.selection import Selection
-from tuning_registry.table import table_bytes, table_payload
+from tuning_registry.table import TunedTable, table_bytes, table_payload
 
-POLICY = "majority"
 UNKNOWN_DEVICE = "unknown device"
-_SHOWN = 5  # mixed entries named in an error
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
-    """How much support an entry needs to be exported.
+class ExportOptions:
+    """How a table is made from the votes.
 
     Attributes:
-        min_votes: Least votes on the entry.
-        min_agreement: Least share of them for the winner, 0 to 1.
+        min_votes: Least votes on an entry; pinned entries need none.
+        min_agreement: Least share of them for its config, 0 to 1.
+        policy: `majority`, `fastest` or `minimax`.
+        generalize_percent: Make a `*` entry per kernel, accepting this slowdown; None: do not.
+        max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None: do not look.
+        replaced: The table whose place the new one takes.
+        source: Text for the table's `source`; by default what the recordings say.
+        today: UTC day by which overrides are judged, `YYYY-MM-DD`; by default this one.
     """
 
     min_votes: int = 1
     min_agreement: float = 0.0
+    policy: str = MAJORITY
+    generalize_percent: float | None = None
+    max_regression_percent: float | None = None
+    replaced: TunedTable | None = None
+    source: str | None = None
+    today: str | None = None
 
     def __post_init__(self) -> None:
         """Raises UsageError outside the ranges."""
@@ -40,9 +58,21 @@ class Thresholds:
             raise UsageError(f"--min-votes is at least 1, found {self.min_votes}")
         if not 0 <= self.min_agreement <= 1:
             raise UsageError(f"--min-agreement is a share from 0 to 1, found {self.min_agreement}")
+        if self.policy not in POLICIES:
+            raise UsageError(f"--policy is one of {', '.join(POLICIES)}, found {self.policy!r}")
+        for name, value in (("generalize", self.generalize_percent), ("max-regression", self.max_regression_percent)):
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise UsageError(f"--{name} is a percentage of at least 0, found {value}")
+
+    @property
+    def needs_evidence(self) -> bool:
+        """Whether timings are read whatever the policy."""
+        return self.generalize_percent is not None or self.max_regression_percent is not None
 
     def accept(self, entry: Entry) -> bool:
         """Whether an entry has the support."""
+        if entry.decided_by == PINNED:
+            return True
         share = Fraction(entry.choices[0].count, entry.votes)
         return entry.votes >= self.min_votes and share >= Fraction(str(self.min_agreement))
 
@@ -55,9 +85,14 @@ class Export:
         data: The bytes of the table file.
         payload: Its content.
         entries: Entries written.
-        disagreements: Entries written for which ranks chose more than one config.
-        ties: Entries written whose winner was decided by its text alone.
+        disagreements: Elected entries for which ranks chose more than one config.
+        ties: Elected entries whose winner was decided by its text alone.
         dropped: Entries that the thresholds left out.
+        banned_out: Entries left out because every config is banned.
+        pinned: Entries that a pin has decided.
+        undecided: Entries that the policy's timings could not decide: the majority's config is in the table.
+        stale: Elected entries some of whose votes chose from other candidates than the newest recording's.
+        saving: What generalizing did; None when it was not asked for.
         devices: Recordings by device, largest share first.
     """
 
@@ -67,65 +102,125 @@ class Export:
     disagreements: int
     ties: int
     dropped: int
+    banned_out: int
+    pinned: int
+    undecided: int
+    stale: int
+    saving: Saving | None
     devices: Mapping[str, int]
 
 
-def export_table(
-    store: Store, selection: Selection, thresholds: Thresholds | None = None, source: str | None = None
-) -> Export:
-    """The table of `selection.arch`, byte for byte the same for the same votes.
-
-    Args:
-        store: The database.
-        selection: Which votes; `arch` must be set.
-        thresholds: Support an entry needs.
-        source: Text for the table's `source`; by default what the recordings say.
+def export_table(store: Store, selection: Selection, options: ExportOptions | None = None) -> Export:
+    """The table of `selection.arch`, byte for byte the same for the same votes, timings and overrides.
 
     Raises:
-        SelectionError: Nobody recorded the architecture, or the votes are of several versions.
+        SelectionError: Nobody recorded the architecture, the votes are of several versions, an override has
+            expired, or the table would be slower than what is allowed.
         DatabaseError: The database cannot be read.
     """
     if selection.arch is None:
         raise UsageError("an export is of one architecture")
-    thresholds = thresholds or Thresholds()
+    options = options or ExportOptions()
     selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
-        entries = entries_of(reading.winners(selection))
+        election = elect_entries(reading, selection, options.policy, needs_evidence=options.needs_evidence)
+        refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
         facts = {row["id"]: row for row in reading.recording_facts(selection)}
         used = [facts[identity] for identity in reading.contributing(selection)]
-        if not entries:
+        if not election.entries and not election.left_out:
             raise _nothing_recorded(selection, reading.archs_recorded(Selection()))
-    _refuse_mixed(entries)
-    kept = [entry for entry in entries if thresholds.accept(entry)]
-    if not kept:
-        raise SelectionError(f"the thresholds leave none of the {len(entries)} entries; nothing is written")
-    kernels: dict[str, dict[str, Any]] = {}
-    for entry in kept:
-        kernels.setdefault(entry.kernel, {})[entry.key] = parse_config(entry.choices[0].config)
-    weakest = min(kept, key=lambda e: (Fraction(e.choices[0].count, e.votes), -e.votes))
-    payload = table_payload(
-        str(selection.arch),
-        kernels,
-        source if source is not None else "; ".join(sorted({row["source"] for row in used} - {""})),
-        triton=kept[0].triton,
-        packages=_common_packages(used, kept),
-        extra={
-            "policy": POLICY,
-            "recordings": len(used),
-            "runs": sorted({row["run"] for row in used}),
-            "weakest_agreement": [weakest.choices[0].count, weakest.votes],
-        },
-    )
+        refuse_mixed(election.entries)
+        kept = [entry for entry in election.entries if options.accept(entry)]
+        if not kept:
+            raise SelectionError(
+                f"the thresholds and bans leave none of the {len(election.entries) + len(election.left_out)} entries; "
+                "nothing is written"
+            )
+        kernels, saving = _configs_of(kept, options, election)
+        payload = _payload(selection, options, election, kept, kernels, saving, used)
+        _refuse_slower(payload, options, kept, election)
+        stale = _count_stale(reading, selection, kept)
     return Export(
         table_bytes(payload),
         payload,
-        entries=len(kept),
+        entries=sum(map(len, kernels.values())),
         disagreements=sum(entry.config_count > 1 for entry in kept),
         ties=sum(entry.is_tie for entry in kept),
-        dropped=len(entries) - len(kept),
+        dropped=len(election.entries) - len(kept),
+        banned_out=len(election.left_out),
+        pinned=sum(entry.decided_by == PINNED for entry in kept),
+        undecided=election.undecided,
+        stale=stale,
+        saving=saving,
         devices=dict(Counter(_device(row) for row in used).most_common()),
     )
+
+
+def _configs_of(kept: Sequence[Entry], options: ExportOptions, election: Election) -> tuple[Kernels, Saving | None]:
+    if options.generalize_percent is not None and election.evidence is not None:
+        return generalize_entries(kept, options.generalize_percent, election.evidence, election.overrides)
+    kernels: Kernels = {}
+    for entry in kept:
+        kernels.setdefault(entry.kernel, {})[entry.key] = entry.choices[0].config
+    return kernels, None
+
+
+def _payload(
+    selection: Selection,
+    options: ExportOptions,
+    election: Election,
+    kept: Sequence[Entry],
+    kernels: Kernels,
+    saving: Saving | None,
+    used: Sequence[Row],
+) -> dict[str, Any]:
+    voted = [entry for entry in kept if entry.votes]
+    weakest = min(voted, key=lambda e: (Fraction(e.choices[0].count, e.votes), -e.votes), default=None)
+    extra: dict[str, Any] = {
+        "policy": options.policy,
+        "recordings": len(used),
+        "runs": sorted({row["run"] for row in used}),
+        "weakest_agreement": [weakest.choices[0].count, weakest.votes] if weakest else [0, 0],
+    }
+    if options.policy != MAJORITY:
+        extra["decided_by_majority"] = election.undecided
+    if saving is not None:
+        extra["generalized"] = {"percent": saving.percent, "saved": saving.saved,
+                                "worst_percent": round(saving.worst_percent, 3)}  # fmt: skip
+    if election.overrides:
+        extra["overrides"] = _shown_overrides(election.overrides)
+    return table_payload(
+        str(selection.arch),
+        {kernel: {key: load_config(text) for key, text in keys.items()} for kernel, keys in kernels.items()},
+        options.source if options.source is not None else "; ".join(sorted({row["source"] for row in used} - {""})),
+        triton=next((entry.triton for entry in voted), ""),
+        packages=common_packages(used, kept),
+        extra=extra,
+    )
+
+
+def _shown_overrides(overrides: Overrides) -> list[dict[str, Any]]:
+    """The overrides as a table lists them: no author, no time, in an order of their own."""
+    return [
+        {"action": o.action, "kernel": o.kernel, "key": o.key, "config": load_config(o.config), "reason": o.reason}
+        for o in sorted(overrides.standing, key=lambda o: (o.kernel, o.key, o.action, o.config))
+    ]
+
+
+def _refuse_slower(
+    payload: Mapping[str, Any], options: ExportOptions, kept: Sequence[Entry], election: Election
+) -> None:
+    if options.max_regression_percent is None or options.replaced is None or election.evidence is None:
+        return
+    new = TunedTable(payload["arch"], payload["kernels"])
+    changes = changes_between(options.replaced, new, kept, election.evidence)
+    refuse_regressions(changes, options.max_regression_percent)
+
+
+def _count_stale(reading: Reading, selection: Selection, kept: Sequence[Entry]) -> int:
+    stale = find_stale(reading, selection)
+    return sum(entry.shape in stale for entry in kept) if stale else 0
 
 
 def only_arch(store: Store) -> str:
@@ -149,45 +244,6 @@ def _nothing_recorded(selection: Selection, archs: Sequence[Row]) -> SelectionEr
         return SelectionError(f"no vote on {selection.arch} passes the filters; registry runs lists what is there")
     shown = ", ".join(known) or "none (registry runs lists withdrawn runs, too)"
     return SelectionError(f"no counting recording has votes on {selection.arch}; recorded archs: {shown}")
-
-
-def _refuse_mixed(entries: Sequence[Entry]) -> None:
-    """Refuse votes of two Triton versions, or of two versions of the package that owns a kernel.
-
-    One table stands for one version of each, so it is refused also when no single entry mixes them.
-    """
-    for what, name_of, flag in (
-        ("Triton", lambda _: "", "--triton V"),
-        ("package", lambda e: e.kernel.partition(".")[0], "--package NAME=V"),
-    ):
-        versions: dict[str, Counter[str]] = {}
-        for entry in entries:
-            label = entry.triton if what == "Triton" else f"{entry.package} {entry.version}".strip()
-            versions.setdefault(name_of(entry), Counter())[label or "none"] += entry.votes
-        mixed = {name: counted for name, counted in versions.items() if len(counted) > 1}
-        if mixed:
-            lists = "; ".join(
-                (f"{name}: " if name else "")
-                + ", ".join(
-                    f"{version} ({count} vote{'s' * (count != 1)})" for version, count in sorted(counted.items())
-                )
-                for name, counted in sorted(mixed.items())[:_SHOWN]
-            )
-            raise SelectionError(
-                f"the votes are of several {what} versions: {lists}. Choose with registry export "
-                f"{flag} (none: not stated), --run or --source; nothing is written"
-            )
-
-
-def _common_packages(used: Sequence[Row], kept: Sequence[Entry]) -> dict[str, str]:
-    """Packages on whose version all recordings that state it agree, and the owners of the kernels written."""
-    stated: dict[str, set[str]] = {}
-    for text in {row["packages"] for row in used}:
-        for name, version in json.loads(text).items():
-            stated.setdefault(name, set()).add(version)
-    common = {name: next(iter(versions)) for name, versions in stated.items() if len(versions) == 1}
-    owners = {entry.package: entry.version for entry in kept if entry.package}
-    return {**common, **owners}
 
 
 def _device(row: Row) -> str:

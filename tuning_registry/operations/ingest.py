@@ -80,7 +80,7 @@ def ingest(
     caches = group_by_cache(file for file in files if is_result(file))
     sources: list[Source] = [*(file for file in files if not is_result(file)), *caches]
     if options.rank is not None and len(sources) > 1:
-        raise UsageError(f"--rank names one recording, but there are {len(sources)}")
+        raise UsageError(f"--rank names one recording, but there are {len(sources)} files and caches")
     if options.arch is not None and not caches:
         raise UsageError("--arch is for Triton cache folders; recordings name their architectures themselves")
     report = IngestReport()

@@ -4,78 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tuning_registry.canonical import check_text
-from tuning_registry.db.reading import Reading, Row
+from tuning_registry.db.reading import Row
 from tuning_registry.db.schema import HEAD, NO_RANK
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.errors import SelectionError
+from tuning_registry.evidence import MAJORITY
+from tuning_registry.operations.election import elect_entries
+from tuning_registry.operations.staleness import find_stale
+from tuning_registry.operations.tally import Entry, check_packages, split_entries
 from tuning_registry.selection import MISSING, Selection
 
 _SHOWN = 5  # runs named in a message
-# {(shape, config id): {run: ranks}}
-Voters = Mapping[tuple[Any, ...], Mapping[str, Sequence[int]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One config of an entry.
+def find_winners(store: Store, selection: Selection, policy: str = MAJORITY) -> list[Entry]:
+    """The config that each entry gets, per version group, sorted by arch, kernel and key.
 
-    Attributes:
-        config: Canonical text.
-        count: Votes for it.
-        voters: Ranks that chose it, by run; None when they were not asked for.
-    """
-
-    config: str
-    count: int
-    voters: Mapping[str, Sequence[int]] | None = None
-
-    @property
-    def ranks(self) -> list[int]:
-        """The ranks that chose it, of whatever run, in order."""
-        return sorted({rank for ranks in (self.voters or {}).values() for rank in ranks})
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An entry within one version group, with its configs, the winner first.
-
-    Attributes:
-        arch: Architecture.
-        kernel: Kernel name.
-        key: Shape key; of spellings that Triton cannot tell apart the smallest.
-        triton: Triton version of these votes; empty when unknown.
-        package: Distribution that owns the kernel; empty when unknown.
-        version: Its version.
-        choices: For `winners` the winner alone, for `disagreements` every config.
-        votes: Votes on the entry.
-        config_count: Number of configs that have votes.
-        is_tie: Whether the winner has no more votes than the next and was decided by its text.
-    """
-
-    arch: str
-    kernel: str
-    key: str
-    triton: str
-    package: str
-    version: str
-    choices: tuple[Choice, ...]
-    votes: int
-    config_count: int
-    is_tie: bool = False
-
-    @property
-    def group(self) -> tuple[str, str, str]:
-        """The version group: votes of two groups never mix."""
-        return self.triton, self.package, self.version
-
-
-def find_winners(store: Store, selection: Selection) -> list[Entry]:
-    """The elected config of every entry, per version group, sorted by arch, kernel and key.
+    Bans and pins count (`operations.overrides`); the elected config is the first of an entry's choices.
 
     Raises:
         SelectionError: A package filter names a distribution that owns no recorded kernel.
@@ -84,7 +34,9 @@ def find_winners(store: Store, selection: Selection) -> list[Entry]:
     selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
-        return entries_of(reading.winners(selection))
+        entries = elect_entries(reading, selection, policy).entries
+        stale = find_stale(reading, selection)
+    return [replace(entry, stale=stale[entry.shape]) if entry.shape in stale else entry for entry in entries]
 
 
 def find_disagreements(store: Store, selection: Selection) -> tuple[list[Entry], int]:
@@ -98,21 +50,8 @@ def find_disagreements(store: Store, selection: Selection) -> tuple[list[Entry],
     Raises:
         SelectionError, DatabaseError: As for `find_winners`.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
-        check_packages(reading, selection)
-        rows = reading.choices(selection)
-        split = [row for row in rows if row["choices"] > 1]
-        voters = _voters(reading, selection, split) if split else {}
-    return entries_of(split, voters), len({_shape(row) for row in rows})
-
-
-def entries_of(rows: Sequence[Row], voters: Voters | None = None) -> list[Entry]:
-    """Entries from rows of `queries.choices`, in their order."""
-    grouped: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        grouped.setdefault(_shape(row), []).append(row)
-    return [_entry(group, voters) for group in grouped.values()]
+        return split_entries(reading, selection.normalised())
 
 
 def what_there_is(store: Store) -> str:
@@ -129,65 +68,6 @@ def what_there_is(store: Store) -> str:
     }
     there = "; ".join(f"{name}: {', '.join(found) or 'none'}" for name, found in parts.items())
     return there + (f" (withdrawn: {len(withdrawn)})" if withdrawn else "")
-
-
-def check_packages(reading: Reading, selection: Selection) -> None:
-    """Refuse a package filter that would filter nothing."""
-    known = reading.packages_known() if selection.packages else []
-    for name, version in selection.packages.items():
-        if name not in known and version != MISSING:
-            shown = ", ".join(known) or "none"
-            raise SelectionError(f"no recorded kernel belongs to a package {name!r}; packages with kernels: {shown}")
-
-
-def _shape(row: Row) -> tuple[str, ...]:
-    return tuple(row[name] for name in ("arch", "kernel", "lookup_key", "triton", "package", "version"))
-
-
-def _entry(rows: Sequence[Row], voters: Voters | None = None) -> Entry:
-    first = rows[0]
-    choices = tuple(
-        Choice(row["config"], int(row["votes"]), None if voters is None else voters[(*_shape(row), row["config_id"])])
-        for row in rows
-    )
-    return Entry(
-        first["arch"],
-        first["kernel"],
-        first["key"],
-        first["triton"],
-        first["package"],
-        first["version"],
-        choices,
-        int(first["total"]),
-        int(first["choices"]),
-        first["runner_up"] is not None and int(first["runner_up"]) == choices[0].count,
-    )
-
-
-def _voters(reading: Reading, selection: Selection, rows: Sequence[Row]) -> Voters:
-    """`{(shape, config id): {run: ranks}}` for the entries in `rows`."""
-    wanted = {_shape(row)[:3] for row in rows}
-    shapes = {
-        row["id"]: (row["arch"], row["kernel"], row["lookup_key"], row["module"])
-        for row in reading.shapes_of_entries(selection)
-        if (row["arch"], row["kernel"], row["lookup_key"]) in wanted
-    }
-    owners: dict[tuple[int, str], tuple[str, str]] = {}
-    triton: dict[int, str] = {}
-    for row in reading.version_groups():
-        triton[row["id"]] = row["triton"]
-        owners[row["id"], row["module"]] = (row["package"], row["version"])
-    by_ids: dict[tuple[int, int, int], dict[str, list[int]]] = {}
-    for entry, config, environment, run, rank in reading.who_voted(selection, sorted(shapes)):
-        by_ids.setdefault((entry, config, environment), {}).setdefault(run, []).append(rank)
-    voters: dict[tuple[Any, ...], dict[str, list[int]]] = {}
-    for (entry, config, environment), runs in by_ids.items():
-        *shape, module = shapes[entry]
-        owner = owners.get((environment, module), ("", ""))
-        found = voters.setdefault((*shape, triton[environment], *owner, config), {})
-        for run, ranks in runs.items():
-            found.setdefault(run, []).extend(ranks)
-    return {choice: {run: sorted(ranks) for run, ranks in sorted(runs.items())} for choice, runs in voters.items()}
 
 
 @dataclass(frozen=True, slots=True)

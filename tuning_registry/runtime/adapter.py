@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from tuning_registry.errors import LaunchError, PolicyError
-from tuning_registry.runtime.coverage import unseen_kernels
+from tuning_registry.runtime.coverage import live_autotuners, unseen_kernels
 from tuning_registry.runtime.fastpath import ATTRIBUTE, LEFT_TO_TRITON, Pin, Pins, make_run, remember
 from tuning_registry.runtime.guard import guarded, warn_once
 from tuning_registry.runtime.keys import kernel_name
@@ -238,6 +238,11 @@ def check_supported() -> None:
     missing = [name for name in ("run", "prune_configs", "_bench") if name not in autotuner.__dict__]
     if missing:
         raise PolicyError(f"this Triton's Autotuner has no {', '.join(missing)}; supported is Triton 3.2 and newer")
+
+
+def live_kernels() -> set[str]:
+    """Qualified names of the kernels under live autotuners that have a choice to make. Walks all live objects."""
+    return {name for name, _ in live_autotuners(import_module("triton.runtime.autotuner").Autotuner)}
 
 
 def current_target() -> Any:

@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -153,17 +153,22 @@ def unseen_kernels(autotuner_class: Any, is_seen: Callable[[Any], bool]) -> list
         is_seen: Whether an autotuner has been met at a launch.
     """
     found: set[tuple[str, str]] = set()
-    for thing in gc.get_objects():
-        # type(), not isinstance(): the latter asks proxies for their __class__ and may run their code.
-        kind = type(thing)
-        if not issubclass(kind, autotuner_class) or is_seen(thing) or len(getattr(thing, "configs", ())) < 2:
-            continue
-        overrides = kind.run is not autotuner_class.run
-        name = guarded("naming an autotuner", kernel_name, thing)
-        launched = was_launched(thing) if overrides else getattr(thing, "cache", None)
-        if name and launched:
+    for name, autotuner in live_autotuners(autotuner_class):
+        overrides = type(autotuner).run is not autotuner_class.run
+        launched = was_launched(autotuner) if overrides else getattr(autotuner, "cache", None)
+        if launched and not is_seen(autotuner):
             found.add((name, BYPASSED if overrides else EARLIER))
     return sorted(found)
+
+
+def live_autotuners(autotuner_class: Any) -> Iterator[tuple[str, Any]]:
+    """Every live autotuner that has a choice to make, with its kernel's name. Walks all live objects."""
+    for thing in gc.get_objects():
+        # type(), not isinstance(): the latter asks proxies for their __class__ and may run their code.
+        if issubclass(type(thing), autotuner_class) and len(getattr(thing, "configs", ())) > 1:
+            name = guarded("naming an autotuner", kernel_name, thing)
+            if name:
+                yield name, thing
 
 
 def was_launched(autotuner: Any) -> bool:

@@ -12,7 +12,7 @@ from tuning_registry.canonical import live_config_text
 from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
 from tuning_registry.loader import installed_triton, load
 from tuning_registry.runtime import coverage, watch
-from tuning_registry.runtime.adapter import Adapter, current_target
+from tuning_registry.runtime.adapter import Adapter, current_target, live_kernels
 from tuning_registry.runtime.arch import Device, Devices
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.coverage import Coverage, CoverageReport, Miss
@@ -67,7 +67,11 @@ class Session:
         """The table of an architecture, read once."""
         with self._lock:
             if arch not in self._tables:
-                self._tables[arch] = load(arch, self._table_paths)
+                table = self._tables[arch] = load(arch, self._table_paths)
+                if table.has_bare_names:
+                    # A bare name that two kernels share is a miss for whichever of them is launched first.
+                    live = guarded("looking for kernels of one name", live_kernels) or set()
+                    table.declare(filter(self.policy.in_scope, live))
             return self._tables[arch]
 
     def is_pinned(self, autotuner: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Final, Protocol, cast
 
-from tuning_registry.errors import ConflictError, DatabaseError, RegistryError
+from tuning_registry.errors import BusyError, ConflictError, RegistryError, UnreachableError
 from tuning_registry.records import Recording
 
 logger = logging.getLogger("tuning_registry")
@@ -20,6 +20,7 @@ logger = logging.getLogger("tuning_registry")
 RETRY_BUDGET_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 4.0
+_SHORTEST_WAIT_S: Final = 0.1
 # Options of a URL that are printed, as in `db.url`; any other may hold a secret.
 _SHOWN_OPTIONS: Final = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
 
@@ -31,7 +32,8 @@ class Sink(Protocol):
         """Insert the recording in one transaction; False if the same one was there already.
 
         Raises:
-            DatabaseError: The database does not take it now; may be tried again unless it `lasts`.
+            BusyError: Another process holds the lock; may be tried again.
+            UnreachableError: The server does not answer; may be tried again.
             ConflictError: Another one of its run and rank is there.
             RegistryError: The database says no.
         """
@@ -40,12 +42,8 @@ class Sink(Protocol):
 class SinkModule(Protocol):
     """`tuning_registry.sinks`."""
 
-    def open_sink(self, url: str, deadline: float) -> Sink:
-        """The sink for a database URL, which waits for nothing beyond `deadline` (of `time.monotonic`).
-
-        Raises:
-            RegistryError: Not a database URL.
-        """
+    def open_sink(self, url: str, wait_s: float | None = None) -> Sink:
+        """The sink for a database URL, waiting so long for a lock or a server; raises RegistryError."""
 
 
 def is_database_url(path: str) -> bool:
@@ -89,7 +87,9 @@ def write_with_retries(
     while True:
         try:
             module = cast("SinkModule", import_module("tuning_registry.sinks"))
-            is_new = module.open_sink(url, deadline).write(recording)
+            # Each try ends with the budget: a lock that a command would wait a minute for must not hold up an exit.
+            wait_s = max(_SHORTEST_WAIT_S, deadline - time.monotonic())
+            is_new = module.open_sink(url, wait_s).write(recording)
             if is_new or apart is None or not is_first:  # after a try that failed it may be ours that is there
                 return True
             recording, apart = apart(), None
@@ -98,7 +98,7 @@ def write_with_retries(
             if isinstance(error, ConflictError) and apart is not None:
                 recording, apart = apart(), None
                 continue
-            may_pass = isinstance(error, DatabaseError) and not error.lasts
+            may_pass = isinstance(error, BusyError | UnreachableError)
             wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, not a secret
             if not may_pass or time.monotonic() + wait > deadline:
                 logger.warning("tuning_registry: %s did not take the recording: %s", shown_url(url), error)

@@ -1,0 +1,150 @@
+"""The votes of a selection as entries and choices, ready to be shown or elected from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tuning_registry.db.reading import Reading, Row
+from tuning_registry.errors import SelectionError
+from tuning_registry.evidence import MAJORITY
+from tuning_registry.names import lookup_key
+from tuning_registry.operations.shapes import Shape, Shapes, shape_of
+from tuning_registry.selection import MISSING, Selection
+
+PINNED: Final = "pin"  # in `Entry.decided_by`, beside the policies
+# {(shape, config id): [(run, rank, recording id)]}
+Voters = Mapping[tuple[Any, ...], Sequence[tuple[str, int, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One config of an entry.
+
+    Attributes:
+        config: Canonical text.
+        count: Votes for it.
+        config_id: Its id in the database; None for one that was pinned and never chosen.
+        voters: Ranks that chose it, by run; None when they were not asked for.
+        recordings: Ids of their recordings.
+    """
+
+    config: str
+    count: int
+    config_id: int | None
+    voters: Mapping[str, Sequence[int]] | None = None
+    recordings: frozenset[int] = frozenset()
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that chose it, of whatever run, in order."""
+        return sorted({rank for ranks in (self.voters or {}).values() for rank in ranks})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry within one version group, with its configs, the winner first.
+
+    Attributes:
+        arch: Architecture.
+        kernel: Kernel name.
+        key: Shape key; of spellings that Triton cannot tell apart the smallest.
+        triton: Triton version of these votes; empty when unknown.
+        package: Distribution that owns the kernel; empty when unknown.
+        version: Its version.
+        choices: For `winners` the winner alone, for `disagreements` every config.
+        votes: Votes on the entry.
+        config_count: Number of configs that have votes.
+        is_tie: Whether the winner has no more votes than the next and was decided by its text.
+        decided_by: The policy, or `pin`.
+        banned: Number of chosen configs that a ban keeps from being elected.
+        stale: Number of recordings that chose from other candidates than the newest one (`operations.staleness`).
+    """
+
+    arch: str
+    kernel: str
+    key: str
+    triton: str
+    package: str
+    version: str
+    choices: tuple[Choice, ...]
+    votes: int
+    config_count: int
+    is_tie: bool = False
+    decided_by: str = MAJORITY
+    banned: int = 0
+    stale: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        """What its votes and timings are grouped by."""
+        return (self.arch, self.kernel, lookup_key(self.key), *self.group)
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """The version group: votes of two groups never mix."""
+        return self.triton, self.package, self.version
+
+
+def split_entries(reading: Reading, selection: Selection) -> tuple[list[Entry], int]:
+    """`find_disagreements` on an open database."""
+    check_packages(reading, selection)
+    rows = reading.choices(selection)
+    split = [row for row in rows if row["choices"] > 1]
+    voters = _voters(reading, selection, split) if split else {}
+    return entries_of(split, voters), len({shape_of(row) for row in rows})
+
+
+def entries_of(rows: Sequence[Row], voters: Voters | None = None) -> list[Entry]:
+    """Entries from rows of `queries.choices`, in their order."""
+    grouped: dict[Shape, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(shape_of(row), []).append(row)
+    return [_entry(group, voters) for group in grouped.values()]
+
+
+def check_packages(reading: Reading, selection: Selection) -> None:
+    """Refuse a package filter that would filter nothing."""
+    known = reading.packages_known() if selection.packages else []
+    for name, version in selection.packages.items():
+        if name not in known and version != MISSING:
+            shown = ", ".join(known) or "none"
+            raise SelectionError(f"no recorded kernel belongs to a package {name!r}; packages with kernels: {shown}")
+
+
+def _entry(rows: Sequence[Row], voters: Voters | None = None) -> Entry:
+    first = rows[0]
+    choices = tuple(_choice(row, voters) for row in rows)
+    return Entry(
+        first["arch"],
+        first["kernel"],
+        first["key"],
+        first["triton"],
+        first["package"],
+        first["version"],
+        choices,
+        int(first["total"]),
+        int(first["choices"]),
+        first["runner_up"] is not None and int(first["runner_up"]) == choices[0].count,
+    )
+
+
+def _choice(row: Row, voters: Voters | None) -> Choice:
+    chosen = Choice(row["config"], int(row["votes"]), row["config_id"])
+    if voters is None:
+        return chosen
+    runs: dict[str, list[int]] = {}
+    found = sorted(voters[(*shape_of(row), row["config_id"])])
+    for run, rank, _ in found:
+        runs.setdefault(run, []).append(rank)
+    return replace(chosen, voters=runs, recordings=frozenset(recording for *_, recording in found))
+
+
+def _voters(reading: Reading, selection: Selection, rows: Sequence[Row]) -> Voters:
+    """Who chose what, for the entries in `rows`."""
+    shapes = Shapes(reading, selection, {shape_of(row) for row in rows})
+    voters: dict[tuple[Any, ...], list[tuple[str, int, int]]] = {}
+    for entry, config, environment, run, rank, recording in reading.who_voted(selection, shapes.entry_ids):
+        voters.setdefault((*shapes.of(entry, environment), config), []).append((run, rank, recording))
+    return voters
