@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.machinery
 import importlib.util
-import io
 import logging
 import os
 import sys
@@ -63,12 +62,18 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
     holder = importlib.machinery.PathFinder.find_spec("__main__", [script])
     if holder is not None and holder.loader is not None:  # a folder or an archive
         _put_first(script)
-        _run(_code_of(holder), holder.origin or script, holder)
+        _run(_code_of(holder), holder.origin or script, holder.loader, holder)
         return
     _put_first(os.path.dirname(os.path.realpath(script)))  # noqa: PTH120  # "" for none
-    with io.open_code(os.path.abspath(script)) as file:  # noqa: PTH100  # as the interpreter opens it
-        code = compile(file.read(), script, "exec", dont_inherit=True)
-    _run(code, script, None)
+    if script.endswith(".pyc"):
+        compiled = importlib.machinery.SourcelessFileLoader("__main__", script)
+        code = compiled.get_code("__main__")
+        assert code is not None
+        _run(code, script, compiled, None)
+        return
+    loader = importlib.machinery.SourceFileLoader("__main__", script)
+    # Not its get_code, which would leave a compiled copy beside the script.
+    _run(loader.source_to_code(loader.get_data(script), script), script, loader, None)
 
 
 def run_module(name: str, arguments: Sequence[str]) -> None:
@@ -87,15 +92,14 @@ def run_module(name: str, arguments: Sequence[str]) -> None:
         sys.stderr.write(f"{_NAME}: no module named {name}\n")
         sys.exit(2)
     sys.argv[0] = spec.origin
-    _run(_code_of(spec), spec.origin, spec)
+    _run(_code_of(spec), spec.origin, spec.loader, spec)
 
 
-def _run(code: types.CodeType, file: str, spec: importlib.machinery.ModuleSpec | None) -> None:
+def _run(code: types.CodeType, file: str, loader: object, spec: importlib.machinery.ModuleSpec | None) -> None:
     """Run code as the module `__main__`, and leave that in place: threads and exit handlers outlive its last line."""
     module = types.ModuleType("__main__")
     module.__dict__.update(
-        __file__=file, __cached__=None, __builtins__=__builtins__, __spec__=spec,
-        __loader__=None if spec is None else spec.loader,
+        __file__=file, __cached__=None, __builtins__=__builtins__, __spec__=spec, __loader__=loader,
         __package__=None if spec is None else spec.parent,
     )  # fmt: skip
     # Ours is kept under the name that it would have had: its functions still run.

@@ -23,7 +23,7 @@ from tuning_registry.records import (
     candidate_set_digest,
 )
 from tuning_registry.runtime.arch import UNKNOWN, Device
-from tuning_registry.runtime.guard import guarded, warn_once
+from tuning_registry.runtime.guard import count_fault, guarded, warn_once
 from tuning_registry.runtime.identity import Identity
 from tuning_registry.runtime.job import host_name
 from tuning_registry.runtime.journal import INTERVAL_S, Journal
@@ -193,10 +193,16 @@ class Recorder:
     def _write_last(self) -> None:
         guarded("finding the owners of kernels", self._owners.find, self._notes.kernels(), self._beat)
         file = self._file
-        if not guarded("writing the recording", self._write):
+        try:
+            self._write()
+        except Exception as error:  # noqa: BLE001 - whatever it is, there is another place to try
+            count_fault("writing the recording", error)
             file = RecordingFile(Path(tempfile.gettempdir()) / self._prefix.name, self._beat)
             self._write_to(file)
-            logger.warning("tuning_registry: %s could not be written; the recording is in %s", self._prefix, file.path)
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            logger.warning(
+                "tuning_registry: %s cannot be written: %s; the recording is in %s", self._prefix, reason, file.path
+            )
         if self._url is None:
             return
         self._journal.beat(RETRY_BUDGET_S + _LAST_TRY_S)
