@@ -35,7 +35,7 @@ import tuning_registry.sinks, psycopg, sqlalchemy.dialects.postgresql.psycopg
 from tuning_registry.canonical import config_text
 from tuning_registry.runtime import guard, recorder, sink
 from tuning_registry.runtime.owners import Owners
-Owners().of(["pkg.k"])
+Owners().find(["pkg.k"])
 sink.write_with_retries.__defaults__ = (budget_s,)
 if "nobody" in setting and os.geteuid() == 0:
     os.setgid(65534), os.setuid(65534)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -11,7 +12,7 @@ import pytest
 from tests.conftest import config, version_1
 from tuning_registry.db.migrate import upgrade_database
 from tuning_registry.db.store import Store
-from tuning_registry.errors import ConflictError, SchemaError
+from tuning_registry.errors import BusyError, ConflictError, SchemaError
 from tuning_registry.operations.reports import find_winners, list_runs
 from tuning_registry.recordings import parse_recording
 from tuning_registry.records import Recording
@@ -52,3 +53,17 @@ def test_64_ranks_at_once_lose_nothing(store: Store, database: str) -> None:
     (run,) = list_runs(store)
     assert (run.ranks, run.votes, run.world_size) == (tuple(range(64)), 64 * 20, 64)
     assert {entry.votes for entry in find_winners(store, Selection())} == {64}
+
+
+def test_whether_a_recording_is_new_is_said(store: Store) -> None:
+    upgrade_database(store)
+    sink = DatabaseSink(store)
+    assert [sink.write(recording(0)), sink.write(recording(0)), sink.write(recording(1))] == [True, False, True]
+
+
+def test_a_rank_waits_for_a_lock_for_as_long_as_it_says_and_no_longer(store: Store, database: str) -> None:
+    upgrade_database(store)
+    began = time.monotonic()
+    with store.writing(), pytest.raises(BusyError):
+        open_sink(database, 0.5).write(recording(0))
+    assert time.monotonic() - began < 10

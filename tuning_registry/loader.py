@@ -60,11 +60,11 @@ def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathL
 
 def installed_triton() -> str:
     """Version of the Triton in this environment, without importing it; empty when there is none."""
-    import importlib.metadata  # noqa: PLC0415  # costs more to import than the rest of the package together
-
     loaded = getattr(sys.modules.get("triton"), "__version__", None)
     if isinstance(loaded, str):
         return loaded
+    import importlib.metadata  # noqa: PLC0415  # costs more to import than the rest of the package together
+
     for name in ("triton", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu"):
         try:
             return importlib.metadata.version(name)
@@ -79,7 +79,7 @@ def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.Pat
         if not os.path.exists(stated):  # noqa: PTH110  # unlike Path.exists, false for any path it cannot look at
             logger.warning("tuning_registry: table path %s does not exist", stated)
     folders += [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
-    folders += [user_table_folder(), PACKAGED_TABLES]
+    folders += [folder for folder in (user_table_folder(), PACKAGED_TABLES) if folder is not None]
     for folder in map(Path, folders):
         file = folder / f"{arch}.json" if not os.path.isfile(folder) else folder  # noqa: PTH113
         if os.path.lexists(file):

@@ -63,7 +63,8 @@ def format_key(values: Iterable[tuple[str, object]], dtypes: Iterable[str]) -> s
         dtypes: `str(dtype)` of each tensor argument.
 
     In a string value `|`, `=` and `\` get a backslash, and a string that would read as a number,
-    boolean or None gets one in front (`M=\1`), since Triton tells `"1"` and `1` apart.
+    boolean, None or tuple gets one in front (`M=\1`), since Triton tells `"1"` and `1` apart. A string that
+    spells a dtype shares the dtype's text.
     """
     return "|".join([*(f"{name}={_value_text(value)}" for name, value in values), *dtypes])
 
@@ -72,7 +73,7 @@ def _value_text(value: object) -> str:
     if not isinstance(value, str):
         return str(value)
     escaped = _SPECIAL.sub(r"\\\g<0>", value)
-    return "\\" + escaped if _NUMBER_LIKE.fullmatch(value) else escaped
+    return "\\" + escaped if value.startswith("(") or _NUMBER_LIKE.fullmatch(value) else escaped
 
 
 def split_key(key: str) -> list[str]:

@@ -19,8 +19,8 @@ class DatabaseSink:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def write(self, recording: Recording) -> None:
-        """Insert a recording in one transaction; the same one again changes nothing.
+    def write(self, recording: Recording) -> bool:
+        """Insert a recording in one transaction; the same one again changes nothing, and gives False.
 
         Raises:
             SchemaError: There is no schema, or it is not this program's.
@@ -34,6 +34,7 @@ class DatabaseSink:
         batch, options, report = Batch(), IngestOptions(), IngestReport()
         add_to_batch(batch, recording, options, report)
         write_batch(self._store, batch, options, report)
+        return bool(report.new or report.completed)
 
 
 def open_sink(url: str, wait_s: float | None = None) -> DatabaseSink:

@@ -162,7 +162,7 @@ def _key_text(values: Sequence[Any]) -> str:
 def _plain(value: Any) -> object:
     """A key value as it was before Triton wrote it: arrays were tuples, in which True, 1 and 1.0 are one value."""
     if isinstance(value, list):
-        return str(tuple(int(v) if isinstance(v, bool | float) and float(v).is_integer() else _plain(v) for v in value))
+        return tuple(int(v) if isinstance(v, bool | float) and float(v).is_integer() else _plain(v) for v in value)
     if isinstance(value, dict):
         raise FormatError("an object, which no key value is", ("key",))
     return value

@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ torch = pytest.importorskip("torch")
 
 from tests.runtime.fakes import Timer, autotuner, launch, text_of, three
 from tuning_registry.runtime import (
+    agreement,
     choice_digest,
     choice_log,
     coverage_report,
+    exchange,
     install,
     maybe_verify_choices,
     verify_choices,
@@ -277,3 +280,28 @@ def test_compiled_kernels_are_reported_as_not_covered(monkeypatch: pytest.Monkey
     install({"arch": "sm90"})
     assert coverage_report().not_covered == (("pkg.ops.kernel", "captured by torch.compile"),)
     assert verify_choices().not_covered == (("pkg.ops.kernel", "captured by torch.compile"),)
+
+
+def test_checks_of_two_groups_in_two_threads_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other ranks may come to the second group first: a lock over both would be a deadlock."""
+    second_is_in = threading.Event()
+
+    def gather(where: Any, numbers: Any) -> Any:
+        if where.identity == "second":
+            second_is_in.set()
+        assert second_is_in.wait(10)
+        return [list(numbers)] * 2
+
+    monkeypatch.setattr(agreement, "current_group", lambda group: exchange.Group(group, group, 0, 2, "cpu"))
+    monkeypatch.setattr(agreement, "all_gather_numbers", gather)
+    install({"arch": "sm90"})
+    results: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda group=group: results.append(verify_choices(group)))
+        for group in ("first", "second")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert [result.ranks for result in results] == [2, 2]

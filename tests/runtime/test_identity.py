@@ -1,8 +1,10 @@
 """Names: of runs, ranks, hosts, devices, kernels and keys."""
 
 import enum
+import importlib.metadata
 import sys
 import types
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -170,6 +172,10 @@ class dtype:  # noqa: N801 - as numpy's
         return "float16"
 
 
+class Name(str, enum.Enum):  # noqa: UP042 - the older form of StrEnum, whose str() is not its value
+    A = "a"
+
+
 class Pair(NamedTuple):
     a: int
     b: int
@@ -178,7 +184,9 @@ class Pair(NamedTuple):
 @pytest.mark.parametrize(
     ("value", "text"),
     [(16, "16"), (True, "True"), (None, "None"), (1.5, "1.5"), ("a", "a"), ("1", r"\1"), ("a|b=c\\d", r"a\|b\=c\\d"), (Size.SMALL, "16"),
-     (constexpr(3), "3"), (dtype(), "float16"), ((1, 2), "(1, 2)"), ((True, 1.0), "(1, 1)"), ([1, "x"], "(1, 'x')"), (Pair(1, 2), "(1, 2)")],
+     (constexpr(3), "3"), (dtype(), "float16"), ((1, 2), "(1, 2)"), ((True, 1.0), "(1, 1)"), ([1, "x"], "(1, 'x')"), (Pair(1, 2), "(1, 2)"),
+     (Name.A, "a"), (-0.0, "0.0"), ("(1, 2)", r"\(1, 2)"), (((1, 2), 3), "((1, 2), 3)"), (("(1, 2)", 3), "('(1, 2)', 3)"),
+     ((dtype(),), "(float16,)"), (("float16",), "('float16',)")],
 )  # fmt: skip
 def test_key_values_have_one_stable_text(value: Any, text: Any) -> None:
     assert shape_key(["M"], {"M": value}) == "M=" + text
@@ -230,23 +238,27 @@ def test_a_kernel_is_named_by_its_undecorated_function() -> None:
         assert kernel_name(wrapped) == f"{__name__}.test_a_kernel_is_named_by_its_undecorated_function"
 
 
-def test_owners_are_distributions_with_their_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    packages, modules = Owners().of(["hypothesis.core.kernel", "__main__.kernel", "nobody.kernel", "bare"])
+def test_owners_are_distributions_with_their_versions() -> None:
+    owners = Owners()
+    kernels = ["hypothesis.core.kernel", "__main__.kernel", "nobody.kernel", "bare"]
+    assert owners.miss(kernels)
+    assert owners.known(kernels) == ({}, {})
+    owners.find(kernels)
+    packages, modules = owners.known(kernels)
     assert modules == {"hypothesis": "hypothesis"}
-    assert list(packages) == ["hypothesis"]
+    assert packages == {"hypothesis": importlib.metadata.version("hypothesis")}
+    assert not owners.miss(kernels)
 
 
 def test_of_several_wheels_in_one_package_the_one_with_the_kernels_file_owns_it(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "importlib.metadata.packages_distributions", lambda: {"fla": ["flash-linear-attention", "fla-core"]}
-    )
-    monkeypatch.setattr(
-        "importlib.metadata.files", lambda name: ["fla/ops/cumsum.py" if name == "fla-core" else "fla/models/x.py"]
-    )
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.6.0")
-    monkeypatch.setitem(
-        __import__("sys").modules, "fla.ops.cumsum", types.SimpleNamespace(__file__="/site/fla/ops/cumsum.py")
-    )
-    assert Owners().of(["fla.ops.cumsum.kernel"]) == ({"fla-core": "0.6.0"}, {"fla": "fla-core"})
+    for name, file in (("flash_linear_attention", "models/x.py"), ("fla_core", "ops/cumsum.py")):
+        folder = tmp_path / f"{name}-0.6.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 0.6.0\n")
+        (folder / "RECORD").write_text(f"fla/{file},sha256=x,1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    owners = Owners()
+    owners.find(["fla.ops.cumsum.kernel"])
+    assert owners.known(["fla.ops.cumsum.kernel"]) == ({"fla-core": "0.6.0"}, {"fla": "fla-core"})

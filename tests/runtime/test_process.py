@@ -144,6 +144,80 @@ def test_a_refused_policy_is_wrong_usage(tmp_path: Path, options: Any, message: 
     assert "Traceback" not in ended.stderr
 
 
+PICKLING = """
+import atexit, pickle, threading, time
+
+class State:
+    pass
+
+def save(when):
+    time.sleep(0.2)
+    print(when, type(pickle.loads(pickle.dumps(State()))).__module__)
+
+atexit.register(save, "exit")
+threading.Thread(target=save, args=("thread",)).start()
+"""
+
+
+@pytest.mark.parametrize("options", [["x.py"], ["-m", "x"], ["folder"]])
+def test_what_outlives_the_scripts_last_line_finds_it_as_main(tmp_path: Path, options: Any) -> None:
+    (tmp_path / "x.py").write_text(PICKLING)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text(PICKLING)
+    ended = python("-m", "tuning_registry.runtime", *options, cwd=tmp_path)
+    assert ended.stdout.splitlines() == ["thread __main__", "exit __main__"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["none.py"], ["-m", "none"], ["-m", "none.inner"], ["--record-path", "~nobodyhere/r", "x.py"], ["--mode", "pinned", "--table-path", "t" * 300, "x.py"]],
+)  # fmt: skip
+def test_what_is_not_there_is_wrong_usage_in_one_line(tmp_path: Path, options: Any) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "x.py").write_text("print('ran')")
+    ended = python("-m", "tuning_registry.runtime", *options, cwd=tmp_path, check=False)
+    assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (2, "", 1)
+
+
+def test_an_error_in_what_a_module_imports_is_shown_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("import not_there")
+    ended = python("-m", "tuning_registry.runtime", "-m", "pack.train", cwd=tmp_path, check=False)
+    assert ended.returncode == 1
+    assert "No module named 'not_there'" in ended.stderr
+
+
+def test_a_safe_path_keeps_its_first_entry(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x.py").write_text("import sys; print(sys.path[:2])")
+    first = [str(tmp_path / "first"), str(ROOT)]
+    ended = python("-m", "tuning_registry.runtime", "folder/x.py", cwd=tmp_path, PYTHONPATH=":".join(first), PYTHONSAFEPATH="1")  # fmt: skip
+    assert ended.stdout.strip() == str(first)
+
+
+SPAWNING = """
+import multiprocessing, os, sys
+
+def work():
+    from tuning_registry.runtime import active_policy, install
+    os.chdir("/")
+    print(active_policy(), install().to_mapping())
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=work)
+    child.start()
+    child.join()
+"""
+
+
+def test_the_options_reach_a_process_that_the_script_spawns(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "x.py").write_text(SPAWNING)
+    ended = python("-m", "tuning_registry.runtime", "--record-path", "r", "--modules", "a,b", "--chaos", "x.py", cwd=tmp_path)  # fmt: skip
+    policy = {"mode": "record", "modules": ("a", "b"), "record_path": str(tmp_path / "r"), "chaos": True}
+    assert ended.stdout.strip() == f"None {policy}"
+
+
 def test_the_scripts_own_end_is_the_commands(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("raise SystemExit(7)")
     assert python("-m", "tuning_registry.runtime", "x.py", cwd=tmp_path, check=False).returncode == 7

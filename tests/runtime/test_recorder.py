@@ -19,6 +19,7 @@ from tuning_registry.names import lookup_key
 from tuning_registry.recordings import rank_in_name, read_recording
 from tuning_registry.records import Observation
 from tuning_registry.runtime import recorder as recorder_module
+from tuning_registry.runtime import recording_file
 from tuning_registry.runtime import sink as sink_module
 from tuning_registry.runtime.guard import fault_counts
 from tuning_registry.runtime.recorder import Recorder
@@ -177,19 +178,56 @@ def test_two_nodes_with_one_local_rank_share_a_folder(tmp_path: Path) -> None:
     assert {rank_in_name(file.name)[1] for file in files(tmp_path)} == {1, 9}
 
 
-def test_a_forked_child_does_not_write_its_parents_file(tmp_path: Path) -> None:
+def forked(work: Any) -> None:
+    """Run `work` in a child by `fork`."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("rank", [None, "0", "1"])
+def test_a_forked_child_begins_empty_and_writes_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: Any
+) -> None:
     recorder = made(tmp_path)
     recorder.vote(entry(), CONFIGS[0], [], [])
     wait_for(lambda: files(tmp_path))
-    pid = os.fork()
-    if pid == 0:
+
+    def work() -> None:
+        if rank is not None:
+            os.environ.update(RANK=rank, WORLD_SIZE="2")
         recorder.vote(entry(1), CONFIGS[0], [], [])
         recorder.finish()
-        os._exit(0)
-    os.waitpid(pid, 0)
+
+    forked(work)
+    recorder.vote(entry(2), CONFIGS[0], [], [])
     recorder.finish()
-    (file,) = files(tmp_path)
-    assert list(read_recording(file).votes["sm90"]["pkg.kernel"]) == ["M=0"]
+    kept = {tuple(r.votes["sm90"]["pkg.kernel"]): r.header for r in map(read_recording, files(tmp_path))}
+    assert set(kept) == {("M=0", "M=2"), ("M=1",)}
+    assert len({(header.run, header.rank) for header in kept.values()}) == 2
+    if rank is not None:
+        assert (kept["M=1",].run, kept["M=1",].rank) == ("job", int(rank))
+
+
+def test_a_forked_child_is_not_the_rank_that_its_parent_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    recorder = made(tmp_path)
+    recorder.vote(entry(), CONFIGS[0], [], [])
+
+    def work() -> None:
+        recorder.vote(entry(1), CONFIGS[0], [], [])
+        recorder.finish()
+
+    forked(work)
+    recorder.finish()
+    headers = sorted((read_recording(file).header for file in files(tmp_path)), key=lambda header: header.run or "")
+    assert [(header.run, header.rank) for header in headers] == [("job", 3), (headers[1].run, 0)]
+    assert str(headers[1].run).startswith("job.")
 
 
 def test_a_full_disk_is_logged_once_and_what_was_written_before_stays(
@@ -259,8 +297,8 @@ def test_a_file_system_that_hangs_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     release = threading.Event()
-    monkeypatch.setattr(recorder_module, "_FILE_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(recorder_module, "write_atomically", lambda *a: release.wait(20))
+    monkeypatch.setattr(recorder_module, "_STALL_S", 0.2)
+    monkeypatch.setattr(recording_file.RecordingFile, "write", lambda *a: release.wait(20))
     recorder = made(tmp_path)
     recorder.vote(entry(), CONFIGS[0], [], [])
     recorder.finish()
@@ -294,15 +332,16 @@ class FakeSink:
         self.recordings: list[Any] = []
 
     def open_sink(self, url: Any, wait_s: Any) -> Any:
-        assert 0 < wait_s <= 0.5
+        assert 0 < wait_s <= sink_module.RETRY_BUDGET_S
         self.urls.append(url)
         return self
 
-    def write(self, recording: Any) -> None:
+    def write(self, recording: Any) -> bool:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:
             raise answer
         self.recordings.append(recording)
+        return True
 
 
 URL = "postgresql://user:SECRET@host/db"

@@ -16,6 +16,7 @@ from tuning_registry.names import rank_ranges
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.control import active_session, policy_changes
 from tuning_registry.runtime.exchange import Group, all_gather_bytes, all_gather_numbers, current_group
+from tuning_registry.runtime.job import current_place
 
 logger = logging.getLogger("tuning_registry")
 
@@ -70,6 +71,9 @@ class _Known:
     """What one group has told each other so far: the same on every rank after every check, but for `sent`."""
 
     def __init__(self) -> None:
+        # One group's checks one after another; groups know nothing of each other, since a lock over a collective
+        # of one would make another wait for ranks that wait for it.
+        self.lock = threading.Lock()
         self.sent = 0
         self.session: Any = None
         # By rank, how often its policy has changed: its choices then start afresh.
@@ -136,8 +140,10 @@ def verify_choices(group: Any = None) -> Agreement:
     gaps = () if session is None else tuple(session.coverage.known_gaps())
     if where is None:
         return Agreement(1, 0, new=False, not_covered=gaps)
+    current_place()  # remembered there: the group may be gone when the recording is written
     with _lock:
         known = _known.setdefault(where.identity, _Known())
+    with known.lock:
         if known.session is not session:
             known.sent, known.session = 0, session
         # A rank without a policy takes part with nothing: a collective that it left out would hang the others.

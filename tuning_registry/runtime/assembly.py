@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tuning_registry.errors import PolicyError
+from tuning_registry.errors import PolicyError, RegistryError
 from tuning_registry.runtime.adapter import Adapter, check_supported, is_installed
+from tuning_registry.runtime.job import stated_run
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.runtime.session import Session, check_tables
 
 if TYPE_CHECKING:
     from tuning_registry.runtime.recorder import Recorder
 
-# A process has one recorder per record path, run and source, so that no file is begun twice.
+# A process has one recorder per record path (however it is spelt), stated run and source, so that none is begun twice.
 Recorders = dict[tuple[str, str | None, str | None], "Recorder"]
 
 
@@ -27,9 +28,14 @@ def assemble(policy: AutotunePolicy, recorders: Recorders) -> tuple[Session, Ada
     Raises:
         PolicyError: The policy cannot work here.
     """
-    has_triton = _check(policy)
-    session = Session(policy, _recorder_of(policy, recorders))
-    return session, Adapter(session, session.pins) if has_triton else None
+    try:
+        has_triton = _check(policy)
+        session = Session(policy, _recorder_of(policy, recorders))
+        return session, Adapter(session, session.pins) if has_triton else None
+    except RegistryError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:  # what paths raise: ~nobody, names too long, no right to look
+        raise PolicyError(f"a path of this policy cannot be used: {error}") from error
 
 
 def _check(policy: AutotunePolicy) -> bool:
@@ -51,11 +57,13 @@ def _check(policy: AutotunePolicy) -> bool:
 def _recorder_of(policy: AutotunePolicy, recorders: Recorders) -> Recorder | None:
     if policy.record_path is None or policy.mode == "auto":
         return None
-    path = os.fspath(policy.record_path)
-    place = (path, policy.run, policy.source)
-    if place not in recorders:
-        # A pinned job mostly records nothing, and need not load what writes recordings.
-        from tuning_registry.runtime.recorder import Recorder  # noqa: PLC0415
+    # A pinned job mostly records nothing, and need not load what writes recordings.
+    from tuning_registry.runtime.recorder import Recorder  # noqa: PLC0415
+    from tuning_registry.runtime.sink import is_database_url  # noqa: PLC0415
 
+    path = os.fspath(policy.record_path)
+    resolved = path if is_database_url(path) else os.path.realpath(os.path.expanduser(path))  # noqa: PTH111  # ~nobody
+    place = (resolved, stated_run(policy.run), policy.source)
+    if place not in recorders:
         recorders[place] = Recorder(path, policy.run, policy.source)
     return recorders[place]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tuning_registry.runtime.guard import guarded, reset_faults
 from tuning_registry.runtime.policy import AutotunePolicy
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tuning_registry.runtime.session import Session
 
 logger = logging.getLogger("tuning_registry")
+
+_PATIENCE_S: Final = 2.0  # how long replacing a policy waits for the end of a recording; the exit waits longer
 
 _lock = threading.RLock()
 _session: Session | None = None
@@ -67,7 +70,11 @@ def install(
 
 
 def uninstall() -> None:
-    """Take the policy out: Triton's own functions are back, and a recording is finished. Fine without one."""
+    """Take the policy out: Triton's own functions are back, and a recording is finished. Fine without one.
+
+    A recording that takes longer than two seconds (a database that is away) is finished in the background; the
+    end of the process waits for it.
+    """
     with _lock:
         _take_out()
 
@@ -115,7 +122,7 @@ def _take_out(keep: Recorder | None = None, successor: Adapter | None = None) ->
     elif adapter is not None:
         adapter.detach()
     if session is not None and session.recorder is not None and session.recorder is not keep:
-        session.recorder.finish()
+        guarded("finishing the recording", session.recorder.finish, _PATIENCE_S)
     _session = _adapter = None
     _changes += 1
 
@@ -126,17 +133,29 @@ def _hook_exit() -> None:
         return
     _exit_hooked = True
     atexit.register(_at_exit)
+    os.register_at_fork(after_in_child=_after_fork)
     # Children of multiprocessing (torch.multiprocessing.spawn) end without atexit, but run these.
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
         util.Finalize(None, _at_exit, exitpriority=0)
 
 
+def _after_fork() -> None:
+    """In a child: another thread may have held the lock, and a worker of multiprocessing forgets its exit hooks."""
+    global _lock  # noqa: PLW0603 - see above
+    _lock = threading.RLock()
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.register_after_fork(_at_exit, _hook_worker_exit)
+
+
+def _hook_worker_exit(at_exit: Callable[[], None]) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, at_exit, exitpriority=0)
+
+
 def _at_exit() -> None:
     session = _session
-    if session is None:
-        return
-    if session.policy.enumerate_autotuners:
+    if session is not None and session.policy.enumerate_autotuners:
         logger.info("tuning_registry: %s", guarded("reporting coverage", session.report, _adapter))
-    if session.recorder is not None:
-        guarded("finishing the recording", session.recorder.finish)
+    for recorder in list(_recorders.values()):
+        guarded("finishing the recording", recorder.finish)

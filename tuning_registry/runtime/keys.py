@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tuning_registry.canonical import check_text
@@ -10,6 +10,8 @@ from tuning_registry.errors import FormatError
 from tuning_registry.names import format_key
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None)})
+# An IntEnum, a str subclass: equal to its base value, so one key with it, whatever str() makes of it.
+_BASES: Final[Mapping[type, Callable[[Any], object]]] = {int: int.__int__, float: float.__float__, str: str.__str__}
 
 
 def kernel_name(autotuner: Any) -> str:
@@ -39,6 +41,9 @@ def call_arguments(arg_names: Sequence[str], args: Sequence[object], kwargs: Map
 def shape_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> str:
     """The text of the shape key (`names.format_key`) of a call.
 
+    Values that are equal in a dict, which is where Triton keeps its winners, have one text or meet in
+    `names.lookup_key`. Values that differ have two, but for a dtype and a string that spells it.
+
     Args:
         keys: The autotuner's `keys`; those that were not passed are left out, as Triton does.
         arguments: From `call_arguments`: dtypes come in signature order.
@@ -59,22 +64,32 @@ def has_tensor_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> bool:
     )
 
 
+class _Text:
+    """A dtype's text, which has no quotes inside the text of a tuple."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 def _plain(name: str, value: Any) -> object:
-    """`value` if it is a number, string or None, or its text if it is a dtype or a tuple of such."""
+    """What `names.format_key` makes the text of `value` of: numbers, strings, None, dtypes, and tuples of such."""
     if type(value) in _PLAIN:
-        return value
+        return value + 0.0 if type(value) is float else value  # -0.0 equals 0.0
     if hasattr(value, "dtype"):
         raise FormatError("a tensor, or something with a dtype, which has no stable text", (name,))
     kind = type(value)
     if kind.__name__ == "constexpr" and hasattr(value, "value"):
         return _plain(name, value.value)
     if kind.__name__ == "dtype" and kind.__module__.partition(".")[0] in {"torch", "triton", "numpy"}:
-        return str(value)
+        return _Text(str(value))
     if isinstance(value, tuple | list):
-        return str(tuple(_one_spelling(_plain(name, item)) for item in value))
-    for base in (int, float, str):  # an IntEnum, a str subclass: equal to its base value, so one key with it
+        return tuple(_one_spelling(_plain(name, item)) for item in value)
+    for base, plain in _BASES.items():
         if isinstance(value, base):
-            return base(value)
+            return plain(value)
     raise FormatError(f"a {kind.__name__}, which has no stable text", (name,))
 
 

@@ -82,6 +82,20 @@ def option_fields(namespace: argparse.Namespace) -> dict[str, Any]:
     return stated
 
 
+def option_variables(namespace: argparse.Namespace) -> dict[str, str]:
+    """The variables that state what parsed options do, for processes with another current folder."""
+    stated = {
+        name: "1" if name in _FLAGS else getattr(namespace, name) for name in _PARSERS if getattr(namespace, name)
+    }
+    if namespace.deterministic and not stated.keys() & {"mode", "record_path"}:
+        stated["mode"] = "pinned"
+    for name, separator in (("record_path", None), ("table_path", os.pathsep)):
+        if name in stated and "://" not in stated[name]:
+            paths = stated[name].split(separator) if separator else [stated[name]]
+            stated[name] = os.pathsep.join(os.path.abspath(os.path.expanduser(path)) for path in paths if path)  # noqa: PTH100, PTH111
+    return {PREFIX + name.upper(): text for name, text in stated.items()}
+
+
 def _flag(text: str) -> bool:
     if text.lower() not in _TRUE | _FALSE:
         raise FormatError(f"expected 1 or 0, found {text!r}")

@@ -2,54 +2,75 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
-from pathlib import PurePosixPath
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from tuning_registry.names import top_module
 
+_REST_S: Final = 0.0005
+
 
 class Owners:
-    """Distributions of kernels; the list of what is installed is read once, when it is first needed."""
+    """Distributions of kernels. Looking them up reads what is installed, which takes a second where that is much."""
 
     def __init__(self) -> None:
-        self._distributions: dict[str, list[str]] | None = None
         self._owner: dict[str, str | None] = {}
+        self._version: dict[str, str] = {}
 
-    def of(self, kernels: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-        """Versions by distribution, and distribution by top-level module, of the given kernels' owners.
+    def known(self, kernels: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Versions by distribution, and distribution by top-level module, as far as they were looked up.
 
         Kernels of a script or of a source tree that is not installed have no owner and are left out.
         """
+        owners = {top: self._owner.get(top) for top in map(top_module, kernels)}
+        modules = {top: owner for top, owner in owners.items() if owner is not None}
+        return {owner: self._version[owner] for owner in sorted(set(modules.values()))}, modules
+
+    def miss(self, kernels: Iterable[str]) -> bool:
+        """Whether any of the kernels' modules was not looked up."""
+        return any(top not in self._owner for top in _modules(kernels))
+
+    def find(self, kernels: Iterable[str], beat: Callable[[], None] = lambda: None) -> None:
+        """Look up the modules that were not; between two distributions other threads may run.
+
+        Args:
+            kernels: Qualified names.
+            beat: Called as the work goes on.
+        """
+        files = {top: kernel for kernel in kernels for top in _modules([kernel]) if top not in self._owner}
+        if not files:
+            return
         # It costs more to import than the rest of the runtime together, and pinned jobs never ask.
         from importlib import metadata  # noqa: PLC0415
 
-        modules: dict[str, str] = {}
-        for kernel in kernels:
-            top = top_module(kernel)
-            if top and top not in self._owner:
-                self._owner[top] = self._find(top, kernel.rpartition(".")[0])
-            owner = self._owner.get(top)
-            if owner is not None:
-                modules[top] = owner
-        return {owner: metadata.version(owner) for owner in sorted(set(modules.values()))}, modules
+        found: dict[str, list[tuple[str, str, str]]] = {top: [] for top in files}
+        for distribution in metadata.distributions():
+            declared = (distribution.read_text("top_level.txt") or "").split()
+            listed = "\n" + (distribution.read_text("RECORD") or "")
+            for top in files:
+                if top in declared or f"\n{top}/" in listed or f"\n{top}.py," in listed:
+                    found[top].append((distribution.metadata["Name"], distribution.version, listed))
+            beat()
+            time.sleep(_REST_S)
+        for top, owners in found.items():
+            name, version = _owner_of(files[top], owners)
+            if name is not None:
+                self._version.setdefault(name, version)
+            self._owner[top] = name
 
-    def _find(self, top: str, module: str) -> str | None:
-        if top == "__main__":
-            return None
-        from importlib import metadata  # noqa: PLC0415  # see `of`
 
-        if self._distributions is None:
-            self._distributions = {
-                name: sorted(set(owners)) for name, owners in metadata.packages_distributions().items()
-            }
-        owners = self._distributions.get(top, [])
-        if len(owners) < 2:
-            return owners[0] if owners else None
-        # Several wheels share the package (fla-core and flash-linear-attention): the one with the kernel's file.
-        file = getattr(sys.modules.get(module), "__file__", None) or ""
-        for owner in owners:
-            parts = {PurePosixPath(str(f)) for f in metadata.files(owner) or () if str(f).startswith(top)}
-            if any(file.endswith("/" + str(part)) for part in parts):
-                return owner
-        return owners[0]
+def _modules(kernels: Iterable[str]) -> set[str]:
+    return {top_module(kernel) for kernel in kernels} - {"", "__main__"}
+
+
+def _owner_of(kernel: str, owners: list[tuple[str, str, str]]) -> tuple[str | None, str]:
+    """Of several wheels that share a package (fla-core, flash-linear-attention) the one with the kernel's file."""
+    if not owners:
+        return None, ""
+    path = kernel.rpartition(".")[0].replace(".", "/")
+    for name, version, listed in sorted(owners):
+        if f"\n{path}.py," in listed or f"\n{path}/__init__.py," in listed:
+            return name, version
+    name, version, _ = min(owners)
+    return name, version

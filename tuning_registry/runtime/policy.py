@@ -183,7 +183,8 @@ def _record_path(value: object) -> StrPath | None:
     if value is None:
         return None
     path = _path(value)
-    if os.fspath(path).endswith(("/", os.sep)):
+    text = os.fspath(path)
+    if "://" not in text and os.path.basename(text) in {"", ".", ".."}:  # noqa: PTH119  # Path("a/.") is a
         raise FormatError("expected the prefix of file names (folder/name), found a folder")
     return path
 

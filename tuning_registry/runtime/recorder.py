@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import tempfile
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
-from tuning_registry.canonical import live_config_text
-from tuning_registry.files import write_atomically
+from tuning_registry.canonical import live_config_text, text_digest
 from tuning_registry.loader import installed_triton
 from tuning_registry.locations import user_folder
-from tuning_registry.names import lookup_key
-from tuning_registry.recording_writer import recording_bytes
+from tuning_registry.recording_writer import recording_chunks
 from tuning_registry.records import (
     MISS_REASON,
     Header,
@@ -27,24 +23,27 @@ from tuning_registry.records import (
     candidate_set_digest,
 )
 from tuning_registry.runtime.arch import UNKNOWN, Device
-from tuning_registry.runtime.guard import guarded, warn_once
-from tuning_registry.runtime.job import current_place, file_name_part, host_name, resolve_run, stated_run
+from tuning_registry.runtime.guard import count_fault, guarded, warn_once
+from tuning_registry.runtime.identity import Identity
+from tuning_registry.runtime.job import host_name
 from tuning_registry.runtime.journal import INTERVAL_S, Journal
+from tuning_registry.runtime.notes import Entry, Notes
 from tuning_registry.runtime.owners import Owners
+from tuning_registry.runtime.recording_file import RecordingFile
 from tuning_registry.runtime.sink import RETRY_BUDGET_S, is_database_url, shown_url, write_with_retries
 from tuning_registry.runtime.tunings import REASONS, texts_of, timings_of
 from tuning_registry.runtime.watch import TIMED, Tuning
 
 logger = logging.getLogger("tuning_registry")
 
-_FILE_TIMEOUT_S: Final = 10.0  # how long the exit of a process waits for a file system that hangs
-
-T = TypeVar("T")
-Entry = tuple[str, str, str]  # arch, kernel, key
+_STALL_S: Final = 10.0  # how long the exit of a process waits for a file system that shows no progress
+_LAST_TRY_S: Final = 3.0  # beyond its budget, for the driver of a database to give up
 
 
 class Recorder:
     """Votes, observations and timings of this process. Safe under threads; never raises, once made.
+
+    A child by `fork` goes on with a recorder that is empty and has its own file and thread.
 
     Args:
         record_path: Prefix of the file, or a database URL; then the file lies in the user's folder until the
@@ -55,42 +54,45 @@ class Recorder:
 
     Raises:
         PolicyError: Nothing names the run of a job of many processes.
+        OSError: The path is relative and the current folder is gone.
+        RuntimeError: The path begins with `~` and there is no such home.
     """
 
     def __init__(self, record_path: str, run: str | None, source: str | None, interval_s: float = INTERVAL_S) -> None:
         self._url = record_path if is_database_url(record_path) else None
         # Absolute, since a training script may change its folder before the first write.
-        self._prefix = (
-            Path(record_path).expanduser().absolute() if self._url is None else user_folder() / "recordings" / "rec"
-        )
-        self._policy_run = run
-        self._run = resolve_run(run)
-        self._run_is_shared = stated_run(run) is not None or (current_place().world_size or 2) > 1
+        self._prefix = _waiting_folder(self._url) / "rec" if self._url else Path(record_path).expanduser().absolute()
         self._source = source
+        self._interval_s = interval_s
         self.device = Device()  # what the last choice ran on; set by whoever records it
         self._owners = Owners()
-        self._lock = threading.Lock()
-        self._votes: dict[Entry, str] = {}
-        self._observations: dict[Entry, Observation] = {}
-        self._timings: dict[Entry, TimedCandidates] = {}
-        self._sets: dict[Entry, str] = {}
-        self._spelling: dict[Entry, Entry] = {}
+        self._identity = Identity(run)
+        self._begin()
+
+    def _begin(self) -> None:
         self._process = os.getpid()
-        self._file: Path | None = None
-        self._interval_s = interval_s
-        self._journal = Journal(self._write, interval_s)
+        self._notes = Notes()
+        self._journal = Journal(self._write, self._interval_s, self._watch, stall_s=_STALL_S)
+        self._file = RecordingFile(self._prefix, self._beat)
         self._finished = False
+
+    def start_in_child(self) -> None:
+        """Begin anew in a forked child: nothing recorded, no thread, no file."""
+        if self._process != os.getpid():
+            self._identity = Identity.of_forked_child(self._identity)
+            self._begin()
 
     def resume(self) -> None:
         """Go on after `finish`: the same file is written again, with what it held before."""
+        self.start_in_child()
         if self._finished:
-            self._journal = Journal(self._write, self._interval_s)
+            self._journal = Journal(self._write, self._interval_s, self._watch, self._journal, _STALL_S)
             self._finished = False
 
     @property
     def file(self) -> Path | None:
         """The file as it was last written; None before, and after a database took it."""
-        return self._file
+        return self._file.path
 
     def vote(self, entry: Entry, config: str, timings: Sequence[Timing], candidates: Sequence[str]) -> None:
         """Keep a timed winner; the first vote of an entry stands.
@@ -101,33 +103,19 @@ class Recorder:
             timings: Of every candidate.
             candidates: Canonical texts of the candidates it was chosen from.
         """
-        if self._process != os.getpid():
-            return  # a forked child: the file is its parent's, and the lock may have been held while forking
-        with self._lock:
-            place = self._one_spelling(entry)
-            if self._votes.setdefault(place, config) != config:
-                warn_once(("two votes", place), "%s was tuned twice for key %s with different winners; the first one "
-                          "votes", place[1], place[2])  # fmt: skip
-                return
-            self._observations.pop(place, None)
-            if timings:
-                self._timings[place] = TimedCandidates.from_timings(timings)
-            if candidates:
-                self._sets[place] = candidate_set_digest(candidates)
+        self.start_in_child()
+        timed = TimedCandidates.from_timings(timings) if timings else None
+        self._notes.vote(entry, config, timed, candidate_set_digest(candidates) if candidates else None)
         self._journal.touch()
+        guarded("looking for the process group", self._identity.look)
 
     def observe(self, entry: Entry, config: str | None, reason: str, timings: Sequence[Timing] = ()) -> None:
         """Keep a choice that is no vote, unless the entry has voted; the first observation stands."""
-        if self._process != os.getpid():
-            return
-        with self._lock:
-            place = self._one_spelling(entry)
-            if place in self._votes or place in self._observations:
-                return
-            self._observations[place] = Observation(config, reason)
-            if timings:
-                self._timings[place] = TimedCandidates.from_timings(timings)
-        self._journal.touch()
+        self.start_in_child()
+        timed = TimedCandidates.from_timings(timings) if timings else None
+        if self._notes.observe(entry, Observation(config, reason), timed):
+            self._journal.touch()
+            guarded("looking for the process group", self._identity.look)
 
     def miss(self, entry: Entry, config: str | None, reason: str) -> None:
         """Keep that the table did not decide a pinned launch, as an observation."""
@@ -148,81 +136,89 @@ class Recorder:
 
     def recording(self) -> Recording:
         """The present state as a recording."""
-        with self._lock:
-            votes, observations = dict(self._votes), dict(self._observations)
-            timings, sets = dict(self._timings), dict(self._sets)
-        place = current_place()
-        kernels = {kernel for _, kernel, _ in [*votes, *observations]}
-        packages, modules = guarded("finding the owners of kernels", self._owners.of, kernels) or ({}, {})
+        return Recording("", self._header(), **self._notes.sections())
+
+    def finish(self, wait_s: float | None = None) -> None:
+        """Write the last state and hand it to the database, if one was given; later calls wait for the end of it.
+
+        Args:
+            wait_s: Go on without waiting longer; the rest happens in the background. None waits for as long
+                as the work makes progress.
+        """
+        if self._process != os.getpid():
+            return
+        self._finished = True
+        if not self._journal.finish(self._write_last, wait_s) and wait_s is None:
+            logger.warning("tuning_registry: the recording was not finished, since nothing moved any more; last whole "
+                           "state: %s", self.file or "none")  # fmt: skip
+
+    def _beat(self) -> None:
+        self._journal.beat()
+
+    def _watch(self) -> bool:
+        """Do what no write should wait for: find owners of new kernels, a process group; whether one may still come."""
+        kernels = self._notes.kernels()
+        if self._owners.miss(kernels):
+            guarded("finding the owners of kernels", self._owners.find, kernels, self._beat)
+            self._journal.touch()
+        self._identity.look()
+        return self._identity.is_open
+
+    def _header(self) -> Header:
+        run, place = self._identity.now()
+        packages, modules = self._owners.known(self._notes.kernels())
         device = self.device
-        header = Header(
-            run=self._run, rank=place.rank, world_size=place.world_size, host=host_name(), device_name=device.name,
+        return Header(
+            run=run, rank=place.rank, world_size=place.world_size, host=host_name(), device_name=device.name,
             device_arch=None if device.arch == UNKNOWN else device.arch,
             multiprocessor_count=device.multiprocessor_count,
             triton=installed_triton() or None, packages=packages, modules=modules, source=self._source,
         )  # fmt: skip
-        return Recording("", header, _nested(votes), _nested(observations), _nested(timings), _nested(sets))
 
-    def finish(self) -> None:
-        """Write the last state and hand it to the database, if one was given; later calls do nothing."""
-        if self._finished or self._process != os.getpid():
-            return
-        self._finished = True
-        timeout_s = _FILE_TIMEOUT_S + (2 * RETRY_BUDGET_S if self._url else 0)
-        if not self._journal.finish(self._write_last, timeout_s):
-            logger.warning("tuning_registry: the recording was not finished within %d s; last whole state: %s",
-                           timeout_s, self._file or "none")  # fmt: skip
+    def _write(self) -> bool:
+        """Bring the file up to date; whether it was."""
+        self._write_to(self._file)
+        return True
 
-    def _one_spelling(self, entry: Entry) -> Entry:
-        """The spelling under which an entry was first seen: True, 1 and 1.0 are one key."""
-        return self._spelling.setdefault((entry[0], entry[1], lookup_key(entry[2])), entry)
-
-    def _write(self) -> None:
-        if not self._run_is_shared and (current_place().world_size or 1) > 1:
-            # A process group appeared after install: agree on one name before more is written.
-            self._run, self._run_is_shared = resolve_run(self._policy_run), True
-        recording = self.recording()
-        file = self._file_of(recording)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, recording_bytes(recording))
-        before, self._file = self._file, file
-        if before is not None and before != file:
-            with contextlib.suppress(OSError):
-                before.unlink()
-
-    def _file_of(self, recording: Recording) -> Path:
-        """`<prefix>.<run>.<host>.<process>.rank<N>.json`: no two processes of any job share it."""
-        header = recording.header
-        parts = (file_name_part(header.run or "run") or "run", header.host, str(self._process))
-        return self._prefix.with_name(".".join([self._prefix.name, *map(str, parts), f"rank{header.rank}", "json"]))
+    def _write_to(self, file: RecordingFile) -> None:
+        self._notes.spell(self._beat)
+        header = self._header()
+        assert header.run is not None
+        assert header.rank is not None
+        file.write(header.run, header.rank, recording_chunks(header, self._notes.texts))
+        if self._identity.is_guessed and file.has_rival(header.run, header.rank):
+            self._identity.set_apart()
+            self._write_to(file)
 
     def _write_last(self) -> None:
+        guarded("finding the owners of kernels", self._owners.find, self._notes.kernels(), self._beat)
+        file = self._file
         try:
             self._write()
-        except OSError as error:
-            self._write_elsewhere(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, there is another place to try
+            count_fault("writing the recording", error)
+            file = RecordingFile(Path(tempfile.gettempdir()) / self._prefix.name, self._beat)
+            self._write_to(file)
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            logger.warning(
+                "tuning_registry: %s cannot be written: %s; the recording is in %s", self._prefix, reason, file.path
+            )
         if self._url is None:
             return
-        if guarded("handing the recording to the database", write_with_retries, self._url, self.recording()):
-            if self._file is not None:
-                self._file.unlink(missing_ok=True)
-                self._file = None
+        self._journal.beat(RETRY_BUDGET_S + _LAST_TRY_S)
+        if guarded("handing the recording to the database", write_with_retries, self._url, self.recording(),
+                   apart=self._set_apart if self._identity.is_guessed else None):  # fmt: skip
+            file.delete()
         else:
             logger.warning("tuning_registry: the recording stays in %s; later: registry ingest %s --db %s",
-                           self._file, self._file, shown_url(self._url))  # fmt: skip
+                           file.path, file.path, shown_url(self._url))  # fmt: skip
 
-    def _write_elsewhere(self, error: OSError) -> None:
-        """The record path failed to the end: keep the recording in the folder for temporary files."""
-        recording = self.recording()
-        file = Path(tempfile.gettempdir()) / self._file_of(recording).name
-        write_atomically(file, recording_bytes(recording))
-        logger.warning("tuning_registry: %s; the recording is in %s", error, file)
-        if self._url:
-            self._file = file
+    def _set_apart(self) -> Recording:
+        self._identity.set_apart()
+        return self.recording()
 
 
-def _nested(entries: Mapping[Entry, T]) -> dict[str, dict[str, dict[str, T]]]:
-    nested: dict[str, dict[str, dict[str, T]]] = {}
-    for (arch, kernel, key), value in entries.items():
-        nested.setdefault(arch, {}).setdefault(kernel, {})[key] = value
-    return nested
+def _waiting_folder(url: str) -> Path:
+    """Where recordings lie until this database has them: in the user's folder, or that for temporary files."""
+    user = user_folder() or Path(tempfile.gettempdir()) / f"tuning-registry-{os.getuid()}"
+    return user / "recordings" / text_digest(shown_url(url))[:8]

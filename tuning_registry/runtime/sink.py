@@ -6,30 +6,35 @@ import logging
 import random
 import re
 import time
+from collections.abc import Callable
 from importlib import import_module
 from typing import Final, Protocol, cast
 
-from tuning_registry.errors import BusyError, RegistryError, UnreachableError
+from tuning_registry.errors import BusyError, ConflictError, RegistryError, UnreachableError
 from tuning_registry.records import Recording
 
 logger = logging.getLogger("tuning_registry")
 
-# How long a rank tries at its end. Launchers kill a process some 30 s after asking it to stop.
+# How long a rank tries at its end, all waiting for locks and connections included. Launchers kill a process some
+# 30 s after asking it to stop.
 RETRY_BUDGET_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 4.0
 _SHORTEST_WAIT_S: Final = 0.1
+# Options of a URL that are printed, as in `db.url`; any other may hold a secret.
+_SHOWN_OPTIONS: Final = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
 
 
 class Sink(Protocol):
     """Where a recording can be written as rows."""
 
-    def write(self, recording: Recording) -> None:
-        """Insert the recording in one transaction.
+    def write(self, recording: Recording) -> bool:
+        """Insert the recording in one transaction; False if the same one was there already.
 
         Raises:
             BusyError: Another process holds the lock; may be tried again.
             UnreachableError: The server does not answer; may be tried again.
+            ConflictError: Another one of its run and rank is there.
             RegistryError: The database says no.
         """
 
@@ -47,24 +52,52 @@ def is_database_url(path: str) -> bool:
 
 
 def shown_url(url: str) -> str:
-    """`url` with its password hidden, as far as the log is concerned."""
-    return re.sub(r"(://[^:/@]*:)[^@]*(@)", r"\1***\2", url)
+    """`url` as it may stand in the log: without password, and with the options that cannot hold one.
+
+    A password that should have been percent-encoded (`p@ss`, `a:b`, `a/b`) is hidden to its last `@`.
+    """
+    base, mark, query = url.partition("?")
+    options = (part.partition("=") for part in query.split("&"))
+    shown = (name + equals + (value if name in _SHOWN_OPTIONS else "***") for name, equals, value in options)
+    return re.sub(r"(://[^:/@]*:).*@", r"\1***@", base) + (mark and mark + "&".join(shown))
 
 
-def write_with_retries(url: str, recording: Recording, budget_s: float = RETRY_BUDGET_S) -> bool:
+def write_with_retries(
+    url: str,
+    recording: Recording,
+    budget_s: float = RETRY_BUDGET_S,
+    *,
+    apart: Callable[[], Recording] | None = None,
+) -> bool:
     """Insert a recording; False, with the reason logged, if the database does not take it.
 
     Ranks of a job end at the same moment and meet at the lock, so each waits a random time between tries,
-    longer after every failure, and gives up when `budget_s` seconds are over.
+    longer after every failure, and gives up when `budget_s` seconds are over. What cannot pass is not tried again.
+
+    Args:
+        url: The database.
+        recording: What to insert.
+        budget_s: Seconds for everything.
+        apart: Given where run and rank are guessed: the recording under a run of its own, for when the database
+            has one of this run and rank that is not ours.
     """
     deadline = time.monotonic() + budget_s
     pause = _FIRST_PAUSE_S
+    is_first = True
     while True:
         try:
             module = cast("SinkModule", import_module("tuning_registry.sinks"))
             # Each try ends with the budget: a lock that a command would wait a minute for must not hold up an exit.
-            module.open_sink(url, max(_SHORTEST_WAIT_S, deadline - time.monotonic())).write(recording)
+            wait_s = max(_SHORTEST_WAIT_S, deadline - time.monotonic())
+            is_new = module.open_sink(url, wait_s).write(recording)
+            if is_new or apart is None or not is_first:  # after a try that failed it may be ours that is there
+                return True
+            recording, apart = apart(), None
         except (RegistryError, ImportError) as error:
+            is_first = False
+            if isinstance(error, ConflictError) and apart is not None:
+                recording, apart = apart(), None
+                continue
             may_pass = isinstance(error, BusyError | UnreachableError)
             wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, not a secret
             if not may_pass or time.monotonic() + wait > deadline:
@@ -72,5 +105,3 @@ def write_with_retries(url: str, recording: Recording, budget_s: float = RETRY_B
                 return False
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
-        else:
-            return True

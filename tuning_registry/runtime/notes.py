@@ -1,0 +1,119 @@
+"""What a recorder has been told, by entry, and the JSON texts of it, made once an entry."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from tuning_registry.names import lookup_key
+from tuning_registry.recording_writer import SECTIONS, observation_text, set_text, timings_text
+from tuning_registry.records import ByEntry, Observation, TimedCandidates
+from tuning_registry.runtime.guard import guarded, warn_once
+
+T = TypeVar("T")
+Entry = tuple[str, str, str]  # arch, kernel, key
+
+_SLICE_S: Final = 0.001  # how long the interpreter's lock is held at a stretch while texts are made
+_REST_S: Final = 0.0005
+
+
+class Notes:
+    """Votes, observations, timings and candidate sets of one process. Safe under threads.
+
+    `texts` belongs to the one thread that calls `spell`: it brings them up to date with what is new since.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._votes: dict[Entry, str] = {}
+        self._observations: dict[Entry, Observation] = {}
+        self._timings: dict[Entry, TimedCandidates] = {}
+        self._sets: dict[Entry, str] = {}
+        self._spelling: dict[Entry, Entry] = {}
+        self._unspelt: list[Entry] = []
+        self.texts: dict[str, dict[str, dict[str, dict[str, bytes]]]] = {section: {} for section in SECTIONS}
+
+    def vote(self, entry: Entry, config: str, timed: TimedCandidates | None, candidates: str | None) -> None:
+        """Keep a winner; the first vote of an entry stands, and takes the place of an observation."""
+        with self._lock:
+            place = self._one_spelling(entry)
+            is_new = place not in self._votes
+            if self._votes.setdefault(place, config) != config:
+                warn_once(("two votes", place), "%s was tuned twice for key %s with different winners; the first one "
+                          "votes", place[1], place[2])  # fmt: skip
+                return
+            self._observations.pop(place, None)
+            if timed is not None:
+                self._timings[place] = timed
+            if candidates is not None:
+                self._sets[place] = candidates
+            if is_new or timed is not None or candidates is not None:
+                self._unspelt.append(place)
+
+    def observe(self, entry: Entry, observation: Observation, timed: TimedCandidates | None) -> bool:
+        """Keep a choice that is no vote, unless the entry is kept already; whether it was."""
+        with self._lock:
+            place = self._one_spelling(entry)
+            if place in self._votes or place in self._observations:
+                return False
+            self._observations[place] = observation
+            if timed is not None:
+                self._timings[place] = timed
+            self._unspelt.append(place)
+            return True
+
+    def sections(self) -> dict[str, ByEntry[Any]]:
+        """The present state by the names of `Recording`'s fields."""
+        with self._lock:
+            return {
+                "votes": _nested(self._votes),
+                "observations": _nested(self._observations),
+                "timings": _nested(self._timings),
+                "candidate_sets": _nested(self._sets),
+            }
+
+    def kernels(self) -> set[str]:
+        """The kernels that anything is known of."""
+        with self._lock:
+            return {kernel for _, kernel, _ in [*self._votes, *self._observations]}
+
+    def spell(self, beat: Callable[[], None]) -> None:
+        """Bring `texts` up to date, in slices between which other threads may run."""
+        with self._lock:
+            unspelt, self._unspelt = self._unspelt, []
+        began = time.perf_counter()
+        for place in unspelt:
+            guarded("writing an entry", self._spell_entry, place)
+            if time.perf_counter() - began > _SLICE_S:
+                beat()
+                time.sleep(_REST_S)
+                began = time.perf_counter()
+
+    def _spell_entry(self, place: Entry) -> None:
+        with self._lock:
+            vote, observation = self._votes.get(place), self._observations.get(place)
+            timed, candidates = self._timings.get(place), self._sets.get(place)
+        self._put("votes", place, None if vote is None else vote.encode("ascii"))
+        self._put("observations", place, None if observation is None else observation_text(observation))
+        self._put("timings", place, None if timed is None else timings_text(timed))
+        self._put("candidate_sets", place, None if candidates is None else set_text(candidates))
+
+    def _put(self, section: str, place: Entry, text: bytes | None) -> None:
+        arch, kernel, key = place
+        if text is not None:
+            self.texts[section].setdefault(arch, {}).setdefault(kernel, {})[key] = text
+        elif key in self.texts[section].get(arch, {}).get(kernel, {}):
+            del self.texts[section][arch][kernel][key]
+
+    def _one_spelling(self, entry: Entry) -> Entry:
+        """The spelling under which an entry was first seen: True, 1 and 1.0 are one key."""
+        return self._spelling.setdefault((entry[0], entry[1], lookup_key(entry[2])), entry)
+
+
+def _nested(entries: Mapping[Entry, T]) -> dict[str, dict[str, dict[str, T]]]:
+    nested: dict[str, dict[str, dict[str, T]]] = {}
+    for (arch, kernel, key), value in entries.items():
+        nested.setdefault(arch, {}).setdefault(kernel, {})[key] = value
+    return nested
