@@ -140,6 +140,33 @@ def test_pinning_beats_tritons_disk_cache_and_an_echo_never_votes(recorded: Any)
     assert ({source for *_, source in pinned["choices"]}, pinned["timed"]) == ({"table"}, 0)
 
 
+def test_an_adopted_cache_folder_pins_the_job_that_filled_it(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy", reason="adopting a cache takes the registry's own half")
+    if not hasattr(triton.runtime.Autotuner, "check_disk_cache"):
+        pytest.skip("this Triton has no result cache on disk")
+    from tuning_registry.db.store import Store
+    from tuning_registry.db.url import parse_url
+    from tuning_registry.operations.export import ExportOptions, export_table
+    from tuning_registry.operations.ingest import IngestOptions, ingest
+    from tuning_registry.selection import Selection
+
+    (stock,) = answers([worker(tmp_path, "stock", TRITON_CACHE_AUTOTUNING="1")])  # knows nothing of us
+    store = Store(parse_url(f"sqlite:///{tmp_path}/r.db"))
+    report = ingest(store, tmp_path / "cache-stock", IngestOptions(run="adopted", rank=0))
+    assert (report.votes, report.timings) == (len(gpu_kernels.SIZES), 8 * len(gpu_kernels.SIZES))
+    for policy in ("majority", "fastest"):  # of one rank: the same
+        table = tmp_path / policy / f"{here()}.json"
+        table.parent.mkdir()
+        made = export_table(store, Selection(arch=here()), ExportOptions(policy=policy))
+        assert made.payload["triton"] == triton.__version__
+        table.write_bytes(made.data)
+        pinned = {"TUNING_REGISTRY_MODE": "pinned", "TUNING_REGISTRY_ON_MISS": "error"}
+        (answer,) = answers([worker(tmp_path, policy, TUNING_REGISTRY_TABLE_PATH=str(table.parent), **pinned)])
+        assert (answer["timed"], answer["misses"], answer["faults"]) == (0, {}, {})
+        assert answer["sums"] == stock["sums"]
+        assert {source for *_, source in answer["choices"]} == {"table"}
+
+
 def pin_here(tmp_path: Path, kernel: Any, config: Any, key: Any = "*") -> None:
     write(here(), {kernel: {key: config}}, tmp_path / f"{here()}.json")
     install(AutotunePolicy(mode="pinned", table_path=tmp_path))
