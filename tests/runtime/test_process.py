@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -338,7 +339,8 @@ def test_the_training_example_records_disagreeing_ranks_and_pins_them_to_one_tab
     def example(port: int, *options: object) -> list[str]:
         ended = python("-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port", 20000 + (os.getpid() + port) % 20000,
                        ROOT / "examples" / "train_record_pin.py", *options, cwd=tmp_path, CUDA_VISIBLE_DEVICES="")  # fmt: skip
-        return sorted(line for line in ended.stdout.splitlines() if line.startswith("rank "))
+        # Two ranks share one pipe: a line and its end may be written apart, so a line is what begins with its rank.
+        return sorted(line.strip() for line in re.findall(r"rank \d+: .*?(?=rank \d+: |\n|$)", ended.stdout))
 
     recorded = example(1, "--record-path", tmp_path / "rec")
     assert ["record, timed" in line for line in recorded] == [True, True]
