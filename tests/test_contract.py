@@ -439,7 +439,7 @@ def test_kinds_in_files_of_their_own_meet_in_one_ingest(store: Store, tmp_path: 
     assert (all_rows(store)["recordings"], all_rows(store)["timings"]) == (1, 1)
     assert take(store, two, one, run=None).already == 1  # recordings, not files
     other = write_recording(tmp_path / "3.json", version_1({"sm90": {"k": {"M=1": B}}}))
-    with pytest.raises(ConflictError, match="is also in .* with other votes"):
+    with pytest.raises(ConflictError, match="is there already, with other votes"):
         take(store, two, other, run=None)
 
 

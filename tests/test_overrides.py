@@ -100,12 +100,52 @@ def test_an_entry_of_which_all_is_banned_is_left_out_and_counted(store: Store, t
         export_table(store, SM90)
 
 
+def test_no_wider_entry_serves_a_config_where_it_is_banned(store: Store, tmp_path: Path) -> None:
+    timings = {"sm90": {"p.k": {key: [[A, [1, 1, 1]]] for key in ("M=1", "M=2", "M=3")}}}
+    chosen = {"sm90": {"p.k": {"M=1": A, "M=2": A, "M=3": A}}}
+    write_recording(tmp_path / "1.json", version_1(chosen, timings=timings))
+    take(store, tmp_path, run=None)
+    banned = decide(store, "ban", "M=2", A, kernel="p.k")
+    made = export_table(store, SM90, ExportOptions(generalize_percent=3))
+    assert (made.payload["kernels"], made.banned_out) == ({"p.k": {"M=1": A, "M=3": A}}, 1)  # no * entry
+    pinned = decide(store, "pin", "*", A, kernel="p.k")
+    with pytest.raises(
+        SelectionError, match=r"would serve 1 of its keys with a config that is banned there, .*: p.k M=2\. Pin"
+    ):
+        export_table(store, SM90)
+    for override in (banned, pinned):
+        lift_override(store, override.id, reason="undo", author="ada", now=NOW)
+    take(store, write_recording(tmp_path / "bare.rank0.json", {"sm90": {"k": {"M=1": A}}}), run="bare")
+    decide(store, "ban", "*", A, kernel="p.k")
+    with pytest.raises(SelectionError, match="by a wider entry: p.k M=1"):  # the bare name's entry would serve it
+        export_table(store, SM90)
+
+
+def test_a_bare_name_beside_a_qualified_one_is_asked_back(store: Store, tmp_path: Path) -> None:
+    take(store, *write_ranks(tmp_path / "1", [A], kernel="k"), run="a")
+    take(store, *write_ranks(tmp_path / "2", [A], kernel="p.k"), run="b")
+    with pytest.raises(
+        SelectionError, match=r"several kernels are called k: k, p.k; give one's qualified name, or --force"
+    ):
+        decide(store, "ban", "M=1", A)
+    assert decide(store, "ban", "M=1", A, force=True).kernel == "k"
+    assert decide(store, "ban", "M=1", A, kernel="p.k").kernel == "p.k"
+
+
+def test_pins_alone_are_no_table(store: Store, cli: Cli, tmp_path: Path) -> None:
+    votes(store, tmp_path, M1=[A, B])
+    decide(store, "pin", "M=1", B)
+    with pytest.raises(SelectionError, match="no vote on sm90 passes the filters"):
+        export_table(store, Selection(arch="sm90", runs=("typo",)))
+    assert "no vote matches" in cli("winners", "--run", "typo").stderr
+
+
 def test_a_pin_of_what_nobody_recorded_is_refused_unless_forced(store: Store, tmp_path: Path) -> None:
     votes(store, tmp_path, M1=[A, B], M2=[A])
     for key, chosen, message in (
         ("M=1", C, "nobody recorded B=3 num_warps=4 num_stages=3 for k M=1 on sm90"),
         ("M=2", B, "nobody recorded B=2 .* for k M=2"),
-        ("M=7", A, "nobody recorded B=1 .* for k M=7"),
+        ("M=7", A, "nobody recorded the key M=7 of k on sm90; registry explain names the nearest ones"),
     ):
         with pytest.raises(SelectionError, match=message):
             decide(store, "pin", key, chosen)

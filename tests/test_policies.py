@@ -7,6 +7,7 @@ import math
 import random
 import statistics
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,8 @@ class Reference:
         for kernel in sorted({kernel for kernel, _ in self.entries}):
             own = {key: self.elected(policy, (kernel, key)) for k, key in self.entries if k == kernel}
             table[kernel] = dict(own)
+            if kernel == "pkg.k" and any(k == "k" for k, _ in self.entries):
+                continue  # its * would come before the entries of the bare name
             keys = [key for key in own if own[key] in self.times[kernel, key]]
 
             def slowdown(text: str, key: str, kernel: str = kernel, own: dict[str, str] = own) -> float:
@@ -239,3 +242,28 @@ def test_a_table_slower_than_the_one_it_replaces_is_refused(store: Store, tmp_pa
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ExportOptions(**options)
+
+
+def test_entries_that_disappear_are_compared_by_what_serves_them_then(store: Store, tmp_path: Path) -> None:
+    timings = {"sm90": {"k": {"M=1": [[A, [1, 1, 1]], [B, [1, 1, 1]]], "M=2": [[A, [10, 10, 10]], [B, [1, 1, 1]]]}}}
+    for rank in range(3):
+        chosen = {"M=1": A} if rank else {"M=1": A, "M=2": B}
+        write_recording(tmp_path / f"{rank}.json", version_1({"sm90": {"k": chosen}}, rank=rank, timings=timings))
+    take(store, tmp_path, run=None)
+    old = TunedTable("sm90", export_table(store, SM90).payload["kernels"])
+    narrow = ExportOptions(min_votes=2, generalize_percent=3)
+    made = export_table(store, SM90, narrow)
+    assert made.payload["kernels"] == {"k": {"*": A}}
+    assert made.saving is not None
+    assert round(made.saving.worst_percent) == 900
+    with pytest.raises(SelectionError, match="k M=2: .900.0 %"):
+        export_table(store, SM90, replace(narrow, max_regression_percent=3, replaced=old))
+
+
+def test_a_star_of_a_qualified_kernel_comes_not_before_entries_of_its_bare_name(store: Store, tmp_path: Path) -> None:
+    for name, key, chosen in (("p.k", "M=1", A), ("k", "M=2", B)):
+        timed = {"sm90": {name: {key: [[A, [2, 2, 2]], [B, [1, 1, 1]]]}}}
+        write_recording(tmp_path / f"{name}.json", version_1({"sm90": {name: {key: chosen}}}, run=name, timings=timed))
+    take(store, tmp_path, run=None)
+    made = export_table(store, SM90, ExportOptions(generalize_percent=0))
+    assert made.payload["kernels"] == {"k": {"*": B}, "p.k": {"M=1": A}}

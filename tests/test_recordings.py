@@ -240,3 +240,10 @@ def test_a_repeated_key_is_never_lost_on_the_quick_road(tmp_path: Path) -> None:
     twice = SEED.replace('"k": {', '"k": {"M=1": ' + TEXT + ", ")
     with pytest.raises(RecordingError, match="twice"):
         reader.read(write_recording(tmp_path / "bad.json", twice))
+
+
+def test_a_name_that_holds_infinity_keeps_it(tmp_path: Path) -> None:
+    timed = json.dumps({"sm90": {"sum_Infinity_k": {"M=1": [[FULL, [1e300, 1e299, 1.5]]]}}})
+    path = write_recording(tmp_path / "t.rank0.json", timed)
+    assert QuickReader().read(path) == read_recording(path)
+    assert list(read_recording(path).timings["sm90"]) == ["sum_Infinity_k"]

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import H200, config, version_1, write_recording
 from tests.test_contract import all_rows, take
 from tuning_registry.db.store import Store
-from tuning_registry.errors import FormatError, RecordingError
+from tuning_registry.errors import ConflictError, FormatError, RecordingError
 from tuning_registry.operations.export import export_table
 from tuning_registry.operations.reports import list_runs
 from tuning_registry.selection import Selection
@@ -80,3 +80,54 @@ def test_version_1_and_a_timings_file_say_the_same(store: Store, tmp_path: Path)
             "SELECT entry_id, config_id, median_ms, p20_ms, p80_ms FROM timings ORDER BY recording_id, config_id"
         ).all()
     assert rows[:2] == rows[2:]
+
+
+def test_replace_takes_all_files_of_a_recording_together(store: Store, tmp_path: Path) -> None:
+    def write(folder: str, votes: object, median: float) -> Path:
+        write_recording(tmp_path / folder / "rec.rank0.json", json.dumps({"sm90": {"k": {"M=1": votes}}}))
+        timed = {"sm90": {"k": {"M=1": [[A, [median, median, median]], [B, None]]}}}
+        write_timings(tmp_path / folder / "timings.rank0.json", timed)
+        return tmp_path / folder
+
+    take(store, write("1", A, 1.0), run="j")
+    again = write("2", B, 2.0)
+    with pytest.raises(ConflictError, match="is there already, with other timings and votes"):
+        take(store, again, run="j")
+    report = take(store, again, run="j", replace=True)
+    assert (report.new, report.replaced, report.votes, report.timings) == (1, 1, 1, 2)
+    assert take(store, write("3", B, 3.0), run="j", replace=True).replaced == 1  # only the timings differ
+    with pytest.raises(ConflictError, match="holds no timings, which rank 0 of run 'j' has"):
+        take(store, tmp_path / "1" / "rec.rank0.json", run="j", replace=True)
+    assert (all_rows(store)["recordings"], export_table(store, Selection(arch="sm90")).payload["kernels"]) == (
+        3,
+        {"k": {"M=1": B}},
+    )
+
+
+def test_timings_of_a_refused_recording_are_left_out_with_it(store: Store, tmp_path: Path) -> None:
+    take(store, write_recording(tmp_path / "1" / "rec.rank0.json", VOTES), run="j")
+    write_recording(tmp_path / "2" / "rec.rank0.json", {"sm90": {"k": {"M=1": B}}})
+    write_timings(tmp_path / "2" / "a.rank0.json")
+    report = take(store, tmp_path / "2", run="j", keep_going=True)
+    assert [str(error).partition(": ")[2][:40] for error in report.skipped] == [
+        "rank 0 of run 'j' is there already, with",
+        "left out with the recording that it belo",
+    ]
+    assert all_rows(store)["timings"] == 0
+
+
+def test_hidden_files_beside_timings_are_nobodys(store: Store, tmp_path: Path) -> None:
+    write_recording(tmp_path / "rec.rank0.json", VOTES)
+    write_recording(tmp_path / "._rec.rank0.json", "")
+    write_timings(tmp_path / "timings.rank0.json")
+    assert take(store, tmp_path, run=None).new == 1
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_timings_beside_a_version_1_recording_are_its_own(store: Store, tmp_path: Path, at_once: bool) -> None:
+    rec = write_recording(tmp_path / "z.rank0.json", json.dumps(version_1(VOTES, run="july", triton="3.6.0")))
+    timings = write_timings(tmp_path / "timings.rank0.json")
+    for files in [[tmp_path]] if at_once else [[rec], [timings]]:
+        take(store, *files, run=None)
+    assert [(run.name, run.ranks, run.triton) for run in list_runs(store)] == [("july", (0,), ("3.6.0",))]
+    assert (all_rows(store)["recordings"], all_rows(store)["timings"]) == (1, 2)

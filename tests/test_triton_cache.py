@@ -16,7 +16,7 @@ from tuning_registry.canonical import config_text
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FileError, RecordingError, UsageError
 from tuning_registry.operations.export import export_table
-from tuning_registry.operations.reports import find_winners, list_runs
+from tuning_registry.operations.reports import describe_status, find_winners, list_runs
 from tuning_registry.records import Recording
 from tuning_registry.selection import Selection
 from tuning_registry.triton_cache import group_by_cache, read_cache
@@ -69,6 +69,16 @@ def test_winners_are_observed_unless_it_is_known_whose_cache_it_is(store: Store)
     report = take(store, WHOLE, run="job", rank=3)
     assert (report.votes, report.observations, report.unowned_caches) == (7, 0, 0)
     assert export_table(store, Selection(arch="sm90")).entries == 7
+
+
+def test_saying_whose_cache_it_was_counts_its_timings_once(store: Store) -> None:
+    take(store, WHOLE, run="job")
+    assert describe_status(store)["recordings"] == 1
+    report = take(store, WHOLE, run="job", rank=0)
+    assert (report.new, report.replaced, report.votes) == (1, 1, 7)
+    status = describe_status(store)
+    assert (status["recordings"], status["superseded"]) == (1, 1)
+    assert [run.ranks for run in list_runs(store)] == [(0,)]
 
 
 def test_arch_and_version_are_demanded_where_nothing_says_them(store: Store) -> None:

@@ -54,7 +54,7 @@ def compare(winner: ByRank, other: ByRank, chose_other: Collection[int]) -> Gap 
     if not pairs:
         return None
     gaps = [o[0] / w[0] - 1 for w, o in pairs.values()]
-    noise = [(w[2] - w[1] + o[2] - o[1]) / 2 / w[0] for w, o in pairs.values()]
+    noise = [(max(0.0, w[2] - w[1]) + max(0.0, o[2] - o[1])) / 2 / w[0] for w, o in pairs.values()]
     costs = [pairs[rank][0][0] / pairs[rank][1][0] - 1 for rank in chose_other if rank in pairs]
     return Gap(
         100 * statistics.median(gaps),
@@ -67,7 +67,7 @@ def compare(winner: ByRank, other: ByRank, chose_other: Collection[int]) -> Gap 
 def slowdowns(winner: ByRank, chosen: Mapping[int, ByRank]) -> list[float]:
     """What the winner costs each rank in `chosen`, `{rank: times of the config it chose}`: its time over theirs, less 1."""
     found = ((winner.get(rank), own.get(rank)) for rank, own in chosen.items())
-    return [w[0] / o[0] - 1 for w, o in found if w and o and o[0] > 0]
+    return [w[0] / o[0] - 1 for w, o in found if w and o and w[0] > 0 and o[0] > 0]
 
 
 def median_of_medians(times: ByRank) -> float:

@@ -78,6 +78,8 @@ def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.Pat
     for stated in map(Path, folders):
         if not os.path.exists(stated):  # noqa: PTH110  # unlike Path.exists, false for any path it cannot look at
             logger.warning("tuning_registry: table path %s does not exist", stated)
+        elif os.path.isdir(stated) and not os.path.lexists(stated / f"{arch}.json"):  # noqa: PTH112
+            logger.warning("tuning_registry: %s holds no %s.json; looking further", stated, arch)
     folders += [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
     folders += [folder for folder in (user_table_folder(), PACKAGED_TABLES) if folder is not None]
     for folder in map(Path, folders):

@@ -37,7 +37,8 @@ _ENTRIES = msgspec.json.Decoder(dict[str, dict[str, dict[str, msgspec.Raw]]])
 _Ms = Annotated[float, msgspec.Meta(ge=0)]
 _Timed = list[tuple[msgspec.Raw, tuple[_Ms, _Ms, _Ms] | None]]
 _TIMED_ENTRIES = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Timed]]])
-_FAILED_MS = 1e300  # stands for Infinity, which msgspec does not read
+_FAILED_TEXT = "1e300"  # stands for Infinity, which msgspec does not read
+_FAILED_MS = float(_FAILED_TEXT)
 _HOLDS_TIMINGS = re.compile(rb'\s*(?:\{\s*"[^"]*"\s*:\s*){3}\[')
 
 
@@ -67,7 +68,7 @@ class QuickReader:
     def read_quickly(self, data: bytes, file: str) -> Recording | None:
         """The recording in the bytes of a file; None when the strict road must decide."""
         self._failed, self._infinite = 0, data.count(b"Infinity")
-        quick = data.replace(b"Infinity", b"1e300") if self._infinite else data
+        quick = data.replace(b"Infinity", _FAILED_TEXT.encode()) if self._infinite else data
         try:
             recording = self._read_version_1(quick, file) or self._read_seed(quick, file)
         except RegistryError:
@@ -179,6 +180,8 @@ class QuickReader:
         try:
             for name in names:
                 check_text(name)
+                if _FAILED_TEXT in name:
+                    return False  # perhaps written as Infinity
         except RegistryError:
             return False
         self._names.update(names)
@@ -194,7 +197,7 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T | 
 
 def _read_config(piece: bytes) -> Counted[str] | None:
     """Canonical text of a config as it stands in a file."""
-    if not piece.startswith(b"{"):
+    if not piece.startswith(b"{") or _FAILED_TEXT.encode() in piece:
         return None
     try:
         recording = parse_recording(b'{"sm0":{"k":{"":' + piece + b"}}}", "")

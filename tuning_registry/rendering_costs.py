@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,9 @@ def render_costs(costed: Sequence[CostedEntry], style: Format) -> str:
 
 def percent(value: float | None) -> str:
     """`+59.3 %`, or `?` for what is not known."""
-    return "?" if value is None else f"{value:+.1f} %"
+    if value is None:
+        return "?"
+    return f"{value:+.1f} %" if math.isfinite(value) else "fails"
 
 
 def _with_gaps(found: CostedEntry) -> list[tuple[Choice, Gap | None]]:
@@ -55,7 +58,7 @@ def _with_gaps(found: CostedEntry) -> list[tuple[Choice, Gap | None]]:
 
 
 def _entry(found: CostedEntry) -> dict[str, Any]:
-    return {**entry_head(found.entry), "verdict": found.verdict, "cost_percent": _rounded(found.cost_percent),
+    return {**entry_head(found.entry), "verdict": found.verdict, "cost_percent": rounded(found.cost_percent),
             "winner_failed_on": found.failed}  # fmt: skip
 
 
@@ -69,15 +72,16 @@ def _choices(found: CostedEntry) -> list[dict[str, Any]]:
 
 def _gap(gap: Gap | None) -> dict[str, Any]:
     return {
-        "gap_percent": _rounded(gap.gap_percent) if gap else None,
-        "noise_percent": _rounded(gap.noise_percent) if gap else None,
-        "choice_cost_percent": _rounded(gap.cost_percent) if gap else None,
+        "gap_percent": rounded(gap.gap_percent) if gap else None,
+        "noise_percent": rounded(gap.noise_percent) if gap else None,
+        "choice_cost_percent": rounded(gap.cost_percent) if gap else None,
         "timed_by": gap.ranks if gap else None,
     }
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
+def rounded(value: float | None) -> float | None:
+    """A percentage as data; None for what is not known or, like the slowdown of a config that failed, no number."""
+    return None if value is None or not math.isfinite(value) else round(value, 2)
 
 
 def _block(found: CostedEntry) -> str:
@@ -101,5 +105,7 @@ def _gap_text(gap: Gap | None) -> str:
     if gap is None:
         return "not timed beside the winner"
     mark = "within noise" if gap.is_within_noise else "beyond noise"
+    if not gap.is_within_noise and abs(gap.gap_percent) <= gap.noise_percent:
+        mark = "only there beyond noise"  # on the ranks that chose it, not over all of them
     costs = f", costs {percent(gap.cost_percent)}" if gap.cost_percent is not None else ""
     return f"gap {percent(gap.gap_percent)}{costs} ({mark} of {gap.noise_percent:.1f} %)"

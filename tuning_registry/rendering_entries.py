@@ -21,7 +21,7 @@ from tuning_registry.rendering import (
     render_json,
     voters_text,
 )
-from tuning_registry.rendering_costs import percent
+from tuning_registry.rendering_costs import percent, rounded
 from tuning_registry.short_configs import short_config
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
@@ -76,7 +76,7 @@ def _config(one: ExplainedConfig) -> dict[str, Any]:
         "median_ms": one.median_ms,
         "timed_by": one.timed_by,
         "failed_on": one.failed_on,
-        "slower_percent": None if one.slower_percent is None else round(one.slower_percent, 2),
+        "slower_percent": rounded(one.slower_percent),
         "banned_by": one.banned_by,
     }
 

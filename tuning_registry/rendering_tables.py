@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tuning_registry.canonical import parse_config
 from tuning_registry.errors import printable
 from tuning_registry.rendering import Format, join_lines, render_csv, render_json
-from tuning_registry.rendering_costs import percent
+from tuning_registry.rendering_costs import percent, rounded
 from tuning_registry.short_configs import short_config
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
@@ -65,7 +65,7 @@ def _row(one: Difference) -> dict[str, Any]:
         "old_votes": one.old_votes if known else None,
         "new_votes": one.new_votes if known else None,
         "votes": one.votes,
-        "slower_percent": None if one.slower_percent is None else round(one.slower_percent, 2),
+        "slower_percent": rounded(one.slower_percent),
     }
 
 

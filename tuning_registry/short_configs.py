@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
-from tuning_registry.canonical import DEFAULTS, FIELDS, config_text, dump_json, parse_config, parse_integer
+from tuning_registry.canonical import DEFAULTS, FIELDS, config_text, dump_json, parse_config
 from tuning_registry.errors import FormatError, UsageError, printable
+from tuning_registry.files import parse_json
 
 _MAX_SHOWN_BITS = 1000
 _SHOWN = 8  # configs listed in an error
@@ -38,8 +38,8 @@ def find_config(argument: str, known: Iterable[str]) -> str:
     """
     if argument.lstrip().startswith("{"):
         try:
-            return config_text(json.loads(argument, parse_int=parse_integer))
-        except (FormatError, ValueError, RecursionError) as error:
+            return config_text(parse_json(argument.encode(errors="replace"), "--config"))
+        except FormatError as error:
             raise UsageError(f"--config is not a config: {error}") from error
     wanted = " ".join(argument.split())
     shown = {text: " ".join(short_config(text).split()) for text in sorted(known)}

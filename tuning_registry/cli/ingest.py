@@ -56,7 +56,8 @@ def _say_ingested(report: IngestReport) -> None:
     for name, count in report.same_content.items():
         held = "has" if count == 1 else "have"
         say(
-            f"note: {count_of(count, 'recording')} {held} exactly the content of run {printable(name)!r}; both runs count"
+            f"note: {count_of(count, 'recording')} {held} exactly the content of run {printable(name)!r}; both runs count "
+            f"(registry runs withdraw {printable(name)} stops one)"
         )
     for arch in report.strange_archs:
         say(f"note: {printable(arch)!r} is spelled like no known architecture; stored as given")

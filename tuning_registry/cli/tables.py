@@ -157,6 +157,7 @@ def write_export(made: Export, output: Path | None) -> None:
     )
     notes = {
         "decided by a pin (registry overrides)": made.pinned,
+        "decided without configs that are banned (registry overrides)": made.with_bans,
         "left out, every config being banned": made.banned_out,
         "without timings that decide: the majority's config": made.undecided,
         "with votes from other candidates than the newest recording had (registry winners marks them stale)": made.stale,

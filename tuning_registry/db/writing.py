@@ -139,16 +139,20 @@ class Writing(Reading):
         ]
         pending = [batch.pending[position] for position in fresh]
         environments = self._insert_environments(batch, [batch.pending[position] for position in placements])
-        inserted = self._insert_recordings(pending, environments, now)
+        digests = {position: dict(batch.pending[position].digests) for position in fresh}
+        for position, place in placements.items():
+            if place.beside is not None:
+                digests[place.beside] |= {kind: batch.pending[position].digests[kind] for kind in place.kinds}
+        inserted = self._insert_recordings(pending, list(digests.values()), environments, now)
         ids = dict(zip(fresh, inserted, strict=True))
         table = schema.recordings
         for position, place in placements.items():
-            if position not in ids:
-                known = place.recording_id if place.beside is None else ids[place.beside]
-                assert known is not None
-                ids[position] = known
-                digests = {f"{kind}_digest": batch.pending[position].digests[kind] for kind in place.kinds}
-                self.connection.execute(sa.update(table).where(table.c.id == ids[position]).values(digests))
+            if place.beside is not None:
+                ids[position] = ids[place.beside]
+            elif place.recording_id is not None:
+                ids[position] = place.recording_id
+                added = {f"{kind}_digest": batch.pending[position].digests[kind] for kind in place.kinds}
+                self.connection.execute(sa.update(table).where(table.c.id == place.recording_id).values(added))
         return ids
 
     def supersede(self, recording_ids: Sequence[int], now: str) -> None:
@@ -229,7 +233,11 @@ class Writing(Reading):
         return by_environment
 
     def _insert_recordings(
-        self, pending: Sequence[Pending], environments: Mapping[Environment, int], now: str
+        self,
+        pending: Sequence[Pending],
+        digests: Sequence[Mapping[str, str]],
+        environments: Mapping[Environment, int],
+        now: str,
     ) -> list[int]:
         runs = self._insert_runs(pending)
         rows = [
@@ -237,7 +245,7 @@ class Writing(Reading):
                 "run_id": runs[record.identity[0]],
                 "rank": record.identity[1],
                 "environment_id": environments[record.environment],
-                **{f"{kind}_digest": record.digests.get(kind) for kind in KINDS},
+                **{f"{kind}_digest": held.get(kind) for kind in KINDS},
                 "world_size": record.header.world_size,
                 "host": record.header.host,
                 "device_name": record.header.device_name,
@@ -247,7 +255,7 @@ class Writing(Reading):
                 "ingested_at": now,
                 "superseded_at": schema.CURRENT,
             }
-            for record in pending
+            for record, held in zip(pending, digests, strict=True)
         ]
         return self._insert_returning_ids(schema.recordings, rows)
 

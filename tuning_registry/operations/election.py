@@ -97,6 +97,8 @@ def _with_winner(entry: Entry, config: str, allowed: Sequence[Choice], by: str, 
 
 def _with_pins(elected: list[Entry], left_out: list[Entry], overrides: Overrides) -> list[Entry]:
     """Also the pins of keys that nobody has voted on, `*` among them."""
+    if not elected and not left_out:
+        return elected  # filters that match no vote match nothing
     there = {entry.shape[:3] for entry in [*elected, *left_out]}
     added = [
         Entry(pin.arch, pin.kernel, pin.key, "", "", "", (Choice(pin.config, 0, None),), 0, 0, decided_by=PINNED)

@@ -13,11 +13,12 @@ from typing import Any
 from tuning_registry.canonical import load_config
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
-from tuning_registry.errors import SelectionError, UsageError
+from tuning_registry.errors import SelectionError, UsageError, printable
 from tuning_registry.evidence import MAJORITY, POLICIES
+from tuning_registry.names import ANY_KEY
 from tuning_registry.operations.election import Election, elect_entries
 from tuning_registry.operations.generalizing import Kernels, Saving, generalize_entries
-from tuning_registry.operations.overrides import Overrides, refuse_expired
+from tuning_registry.operations.overrides import BAN, Overrides, refuse_expired
 from tuning_registry.operations.regressions import changes_between, refuse_regressions
 from tuning_registry.operations.staleness import find_stale
 from tuning_registry.operations.tally import PINNED, Entry, check_packages
@@ -26,6 +27,7 @@ from tuning_registry.selection import Selection
 from tuning_registry.table import TunedTable, table_bytes, table_payload
 
 UNKNOWN_DEVICE = "unknown device"
+_SHOWN = 5  # keys named in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class Export:
         ties: Elected entries whose winner was decided by its text alone.
         dropped: Entries that the thresholds left out.
         banned_out: Entries left out because every config is banned.
+        with_bans: Elected entries some of whose chosen configs are banned.
         pinned: Entries that a pin has decided.
         undecided: Entries that the policy's timings could not decide: the majority's config is in the table.
         stale: Elected entries some of whose votes chose from other candidates than the newest recording's.
@@ -103,6 +106,7 @@ class Export:
     ties: int
     dropped: int
     banned_out: int
+    with_bans: int
     pinned: int
     undecided: int
     stale: int
@@ -128,7 +132,7 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
         facts = {row["id"]: row for row in reading.recording_facts(selection)}
         used = [facts[identity] for identity in reading.contributing(selection)]
-        if not election.entries and not election.left_out:
+        if not any(entry.votes for entry in [*election.entries, *election.left_out]):
             raise _nothing_recorded(selection, reading.archs_recorded(Selection()))
         refuse_mixed(election.entries)
         kept = [entry for entry in election.entries if options.accept(entry)]
@@ -137,9 +141,12 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
                 f"the thresholds and bans leave none of the {len(election.entries) + len(election.left_out)} entries; "
                 "nothing is written"
             )
-        kernels, saving = _configs_of(kept, options, election)
+        unwritten = [*(entry for entry in election.entries if not options.accept(entry)), *election.left_out]
+        kernels, saving = _configs_of(kept, unwritten, options, election)
         payload = _payload(selection, options, election, kept, kernels, saving, used)
-        _refuse_slower(payload, options, kept, election)
+        table = TunedTable(payload["arch"], payload["kernels"])
+        _refuse_banned(table, [*kept, *unwritten], election.overrides)
+        _refuse_slower(table, options, [*kept, *unwritten], election)
         stale = _count_stale(reading, selection, kept)
     return Export(
         table_bytes(payload),
@@ -149,6 +156,7 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         ties=sum(entry.is_tie for entry in kept),
         dropped=len(election.entries) - len(kept),
         banned_out=len(election.left_out),
+        with_bans=sum(entry.banned > 0 for entry in kept),
         pinned=sum(entry.decided_by == PINNED for entry in kept),
         undecided=election.undecided,
         stale=stale,
@@ -157,9 +165,11 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
     )
 
 
-def _configs_of(kept: Sequence[Entry], options: ExportOptions, election: Election) -> tuple[Kernels, Saving | None]:
+def _configs_of(
+    kept: Sequence[Entry], unwritten: Sequence[Entry], options: ExportOptions, election: Election
+) -> tuple[Kernels, Saving | None]:
     if options.generalize_percent is not None and election.evidence is not None:
-        return generalize_entries(kept, options.generalize_percent, election.evidence, election.overrides)
+        return generalize_entries(kept, unwritten, options.generalize_percent, election.evidence, election.overrides)
     kernels: Kernels = {}
     for entry in kept:
         kernels.setdefault(entry.kernel, {})[entry.key] = entry.choices[0].config
@@ -208,13 +218,32 @@ def _shown_overrides(overrides: Overrides) -> list[dict[str, Any]]:
     ]
 
 
-def _refuse_slower(
-    payload: Mapping[str, Any], options: ExportOptions, kept: Sequence[Entry], election: Election
-) -> None:
+def _refuse_banned(table: TunedTable, entries: Sequence[Entry], overrides: Overrides) -> None:
+    """Refuse a table in which a wider entry (`*`, a bare name) serves a key with a config that is banned there.
+
+    An entry of which every config is banned has none of its own, so that such a wider one decides.
+    """
+    places = {(entry.arch, entry.kernel, entry.key) for entry in entries}
+    places |= {(o.arch, o.kernel, o.key) for o in overrides.standing if o.action == BAN and o.key != ANY_KEY}
+    wrong = sorted(
+        (kernel, key)
+        for arch, kernel, key in places
+        if arch == table.arch
+        and (text := table.text_for(kernel, key)) in overrides.banned(arch, kernel, key)
+        and ((pin := overrides.pin(arch, kernel, key)) is None or pin.config != text)
+    )
+    if wrong:
+        shown = "; ".join(f"{printable(kernel)} {printable(key)}" for kernel, key in wrong[:_SHOWN])
+        raise SelectionError(
+            f"the table would serve {len(wrong)} of its keys with a config that is banned there, by a wider entry: {shown}. "
+            "Pin another config for each, or ban that config for *; nothing is written"
+        )
+
+
+def _refuse_slower(table: TunedTable, options: ExportOptions, entries: Sequence[Entry], election: Election) -> None:
     if options.max_regression_percent is None or options.replaced is None or election.evidence is None:
         return
-    new = TunedTable(payload["arch"], payload["kernels"])
-    changes = changes_between(options.replaced, new, kept, election.evidence)
+    changes = changes_between(options.replaced, table, entries, election.evidence)
     refuse_regressions(changes, options.max_regression_percent)
 
 
@@ -243,7 +272,10 @@ def _nothing_recorded(selection: Selection, archs: Sequence[Row]) -> SelectionEr
     if selection.arch in known:
         return SelectionError(f"no vote on {selection.arch} passes the filters; registry runs lists what is there")
     shown = ", ".join(known) or "none (registry runs lists withdrawn runs, too)"
-    return SelectionError(f"no counting recording has votes on {selection.arch}; recorded archs: {shown}")
+    return SelectionError(
+        f"no counting recording has votes on {selection.arch}; recorded archs: {shown}. Timings alone, and Triton caches "
+        "taken in without --rank, do not vote"
+    )
 
 
 def _device(row: Row) -> str:

@@ -15,6 +15,8 @@ from tuning_registry.names import normal_arch
 from tuning_registry.operations.export import Export, ExportOptions
 from tuning_registry.selection import Selection
 
+WAIT_S = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
@@ -47,13 +49,13 @@ class ExportRecord:
 
 def remember_export(store: Store, made: Export, selection: Selection, options: ExportOptions, *, output: str,
                     exported_by: str, now: dt.datetime) -> None:  # fmt: skip
-    """Note in the database that a table was written.
+    """Note in the database that a table was written; does not wait long for another writer to end.
 
     Raises:
         DatabaseError: The database cannot be written; the table stands all the same.
     """
     ours = made.payload["tuning_registry"]
-    with store.writing() as transaction:
+    with Store(store.url, WAIT_S).writing() as transaction:
         transaction.insert_export(
             {
                 "table_digest": ours["digest"],

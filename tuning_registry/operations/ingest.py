@@ -17,7 +17,7 @@ from tuning_registry.files import expand_glob, find_below
 from tuning_registry.operations.ingest_types import IngestOptions, IngestReport
 from tuning_registry.operations.placement import place_recordings
 from tuning_registry.quick_read import QuickReader
-from tuning_registry.recordings import rank_in_name
+from tuning_registry.recordings import rank_in_name, read_recording
 from tuning_registry.records import Header, Recording
 from tuning_registry.triton_cache import TritonCache, group_by_cache, is_hashed, is_result, read_cache
 
@@ -86,12 +86,23 @@ def ingest(
     report = IngestReport()
     batch = Batch()
     reader = QuickReader()
+    late: list[Recording] = []  # files of timings belong to recordings that may come after them
     for source in track(sources):
         try:
             if isinstance(source, TritonCache):
                 _add_cache(batch, source, options, report)
+                continue
+            recording = reader.read(source)
+            report.headers[recording.file] = recording.header
+            if _holds_timings_alone(recording):
+                late.append(recording)
             else:
-                add_to_batch(batch, reader.read(source), options, report)
+                add_to_batch(batch, recording, options, report)
+        except RegistryError as error:
+            report.skipped.append(error)
+    for recording in late:
+        try:
+            add_to_batch(batch, recording, options, report)
         except RegistryError as error:
             report.skipped.append(error)
     if report.skipped and not options.keep_going:
@@ -173,20 +184,17 @@ def _final_header(
         if asked is not None and says is not None and says != asked:
             raise ConflictError(f"{_shown(file)}: --{name} {asked!r}, but the recording says {says!r}")
         changes[name] = says if says is not None else asked
-    stated_packages = Header(packages=options.packages).packages
-    for package, version in stated_packages.items():
-        says = header.packages.get(package, version)
-        if says != version:
-            raise ConflictError(f"{_shown(file)}: --package {package}={version}, but the recording says {says!r}")
-    changes["packages"] = {**stated_packages, **header.packages}
+    changes["packages"] = _with_packages(header, options, file)
     if changes["rank"] is None and options.number_files:
         changes["rank"], prefix = 0, file.name  # each nameless file is a run of its own
     if changes["rank"] is None and needs_rank:
         raise FormatError(f"{_shown(file)}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
     is_named = changes["run"] is not None or options.number_files
     if changes["run"] is None:
-        if recording.timings and not recording.votes and not recording.observations:
-            prefix = _whose_timings(file, prefix, report.beside)
+        if _holds_timings_alone(recording) and rank is not None:
+            prefix, says = _whose_timings(file, prefix, report)
+            if says.run is not None:  # a version 1 recording: they are its own in everything it says
+                return dataclasses.replace(says, rank=rank), True
         place = report.folders.setdefault(file.resolve().parent, len(report.folders) + 1)
         by_order = prefix if place == 1 else f"{prefix}@{place}"
         changes["run"] = by_order if options.number_files else f"{prefix}@{_folder_digest(file)}"
@@ -196,24 +204,46 @@ def _final_header(
     return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
 
 
-def _whose_timings(file: Path, prefix: str, folders: dict[Path, dict[str, set[str]]]) -> str:
-    """The prefix under which a file of timings belongs: that of the recording of the same rank beside it, if one is.
+def _with_packages(header: Header, options: IngestOptions, file: Path) -> dict[str, str]:
+    stated = Header(packages=options.packages).packages
+    for package, version in stated.items():
+        says = header.packages.get(package, version)
+        if says != version:
+            raise ConflictError(f"{_shown(file)}: --package {package}={version}, but the recording says {says!r}")
+    return {**stated, **header.packages}
+
+
+def _holds_timings_alone(recording: Recording) -> bool:
+    """Whether a recording is a file of timings, which states no run."""
+    return (
+        bool(recording.timings) and not recording.votes and not recording.observations and recording.header.run is None
+    )
+
+
+def _whose_timings(file: Path, prefix: str, report: IngestReport) -> tuple[str, Header]:
+    """The prefix under which a file of timings belongs, and what the recording there says of itself.
+
+    That is the recording of the same rank beside it, if there is one, else the file itself.
 
     Raises:
         FormatError: Several recordings of that rank are beside it.
     """
-    if file.parent not in folders:
-        known = folders.setdefault(file.parent, {})
+    if file.parent not in report.beside:
+        known = report.beside.setdefault(file.parent, {})
         for name in (other.name for other in file.parent.iterdir()):
             found, rank = rank_in_name(name)
-            if rank is not None:
+            if rank is not None and not name.startswith("."):
                 known.setdefault(name[len(found) :], set()).add(found)
-    beside = folders[file.parent].get(file.name[len(prefix) :], set()) - {prefix}
+    tail = file.name[len(prefix) :]
+    beside = report.beside[file.parent].get(tail, set()) - {prefix}
     if len(beside) > 1:
         raise FormatError(
             f"{_shown(file)}: timings of which run? Beside it are {', '.join(map(printable, sorted(beside)))}; give --run"
         )
-    return next(iter(beside), prefix)
+    owner = next(iter(beside), prefix)
+    path = file.parent / f"{owner}{tail}"
+    known_header = report.headers.get(str(path))
+    return owner, read_recording(path).header if known_header is None else known_header
 
 
 def _folder_digest(file: Path) -> str:

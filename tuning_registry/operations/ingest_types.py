@@ -68,4 +68,5 @@ class IngestReport:
     created: bool = False  # whether there was no registry in this database before
     skipped: list[RegistryError] = field(default_factory=list)
     beside: dict[Path, dict[str, set[str]]] = field(default_factory=dict)  # by folder and `.rank<N>.json`: prefixes
+    headers: dict[str, Header] = field(default_factory=dict)  # what each file said of itself
     folders: dict[Path, int] = field(default_factory=dict)  # of the files of unnamed runs, in order of appearance

@@ -164,6 +164,11 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
     with store.writing() as transaction:
         kernel = _known_kernel(transaction, arch, kernel, force=force)
         recorded = transaction.configs_recorded(arch, kernel, None if key == ANY_KEY else lookup_key(key))
+        if not recorded and not force:
+            raise SelectionError(
+                f"nobody recorded the key {printable(key)} of {printable(kernel)} on {arch}; registry explain names the "
+                "nearest ones, --force takes it all the same"
+            )
         text = find_config(config, recorded)
         if text not in recorded and not force:
             raise SelectionError(
@@ -238,13 +243,16 @@ def _refuse_opposite(event: Override, others: Sequence[Override]) -> None:
 
 def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> str:
     recorded = reading.kernels_recorded(arch)
-    if kernel in recorded:
-        return kernel
     found = [name for name in recorded if bare_name(name) == kernel]
+    if kernel in recorded and (force or found in ([], [kernel])):
+        return kernel
     if len(found) == 1:
         return found[0]
     if found:
-        raise SelectionError(f"several kernels are called {printable(kernel)}: {', '.join(map(printable, found))}")
+        raise SelectionError(
+            f"several kernels are called {printable(kernel)}: {', '.join(map(printable, found))}; give one's qualified "
+            "name, or --force for the bare name"
+        )
     if not force:
         raise SelectionError(f"nobody recorded a kernel {printable(kernel)} on {arch}; --force takes it all the same")
     return kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tuning_registry.db.batch import KINDS, Pending
 from tuning_registry.db.reading import Row
@@ -22,33 +22,42 @@ def place_recordings(
     current = transaction.current_recordings(run_names)
     digests = sorted({record.digests["votes"] for record in pending if record.vote_counts})
     copies = transaction.same_content(digests)
+    whole: dict[tuple[str, int], dict[str, str]] = {}  # what the files of one recording hold together
+    for record in pending:
+        whole.setdefault(record.identity, {}).update(record.digests)
+    refused: set[tuple[str, int]] = set()
     seen: dict[tuple[str, int], _Seen] = {}
     placements: dict[int, Placement] = {}
     superseded: list[int] = []
     withdrawn: set[tuple[str, int]] = set()
     nothing_new: list[tuple[str, int]] = []
-    for position, record in enumerate(pending):
+    # Votes first: timings of a recording that is refused are refused with it.
+    for position in sorted(range(len(pending)), key=lambda place: not pending[place].vote_counts):
+        record = pending[position]
         try:
+            if record.identity in refused:
+                raise ConflictError(f"{_shown(record.file)}: left out with the recording that it belongs to")
             run = runs.get(record.identity[0])
             if run is not None and run["withdrawn_at"]:
                 withdrawn.add(record.identity)
                 continue
             first, old = seen.get(record.identity), current.get(record.identity)
-            place = first.place_beside(record) if first else _place(record, old, replace=options.replace)
+            place = first.place_beside(record) if first else _place(record, old, whole, replace=options.replace)
             if place.kinds:
                 _check_copy(record, copies, report)
                 placements[position] = place
             else:
                 nothing_new.append(record.identity)
             if first is None:
-                if old is not None and place.recording_id is None:
-                    superseded.append(old["id"])
-                    report.replaced += 1
+                superseded += _superseded_by(record, place, old, current.get((record.identity[0], NO_RANK)))
                 seen[record.identity] = _Seen(position, record, place, old)
         except RegistryError as error:
             if not options.keep_going or isinstance(error, SchemaError):
                 raise
+            refused.add(record.identity)
             report.skipped.append(error)
+    placements = dict(sorted(placements.items()))
+    report.replaced = len(superseded)
     report.withdrawn = len(withdrawn)
     # Recordings, not files: votes and timings of one rank count once, unless it has something new besides.
     placed = {pending[position].identity for position in placements}
@@ -87,8 +96,24 @@ class _Seen:
         return Placement(frozenset(new), self._recording_id, self._position)
 
 
-def _place(record: Pending, old: Row | None, *, replace: bool) -> Placement:
+def _superseded_by(record: Pending, place: Placement, old: Row | None, observed: Row | None) -> list[int]:
+    """Recordings whose place a new one takes: the old one of its rank, and a Triton cache of nobody's that is now its own.
+
+    The run holds the latter's measurements once, whoever's they turn out to be.
+    """
+    found = [old["id"]] if old is not None and place.recording_id is None and place.beside is None else []
+    timings = record.digests.get("timings")
+    if observed is not None and record.identity[1] != NO_RANK and timings and timings == observed["timings_digest"]:
+        found.append(observed["id"])
+    return found
+
+
+def _place(
+    record: Pending, old: Row | None, whole: Mapping[tuple[str, int], Mapping[str, str]], *, replace: bool
+) -> Placement:
     """Where a recording goes: a new one, what the old one lacks, or nothing when all of it is there.
+
+    Whether it differs from the old one, and what that would lose, is judged by all files of it (`whole`).
 
     Raises:
         ConflictError: The database holds something else for this (run, rank), and `replace` is not set.
@@ -96,10 +121,11 @@ def _place(record: Pending, old: Row | None, *, replace: bool) -> Placement:
     if old is None:
         return Placement(frozenset(record.digests))
     held = {kind: old[f"{kind}_digest"] for kind in KINDS if old[f"{kind}_digest"]}
-    differing = sorted(kind for kind in held if record.digests.get(kind, held[kind]) != held[kind])
+    stated = whole[record.identity]
+    differing = sorted(kind for kind in held if stated.get(kind, held[kind]) != held[kind])
     if not differing and _says_nothing_else(record, old):
         return Placement(frozenset(record.digests.keys() - held.keys()), old["id"])
-    lost = sorted(held.keys() - record.digests.keys())
+    lost = sorted(held.keys() - stated.keys())
     if replace and lost:
         raise ConflictError(
             f"{_shown(record.file)}: holds no {' or '.join(lost)}, which {_whose(record)} has; "

@@ -77,6 +77,7 @@ class Run:
     Attributes:
         name: Name of the run.
         ranks: Ranks that are recorded.
+        recordings: Number of recordings; more than ranks where a Triton cache is one of nobody's.
         world_size: Ranks of the job; None when unknown.
         votes: Number of votes.
         archs, triton, packages, devices, sources, hosts: What is recorded, each distinct value once; `none`
@@ -87,6 +88,7 @@ class Run:
 
     name: str
     ranks: tuple[int, ...]
+    recordings: int
     world_size: int | None
     votes: int
     archs: tuple[str, ...]
@@ -126,6 +128,7 @@ def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> R
     return Run(
         name=name,
         ranks=tuple(sorted(row["rank"] for row in members if row["rank"] != NO_RANK)),
+        recordings=len(members),
         world_size=max((row["world_size"] for row in members if row["world_size"]), default=None),
         votes=sum(row["vote_count"] for row in counted),
         archs=tuple(sorted({row["arch"] for row in counted})),
@@ -175,8 +178,8 @@ def describe_status(store: Store) -> dict[str, Any]:
     status |= {
         "runs": len(runs),
         "withdrawn": len(runs) - len(counting),
-        "recordings": sum(len(run.ranks) for run in runs),
-        "superseded": counts["recordings"] - sum(len(run.ranks) for run in runs),
+        "recordings": sum(run.recordings for run in runs),
+        "superseded": counts["recordings"] - sum(run.recordings for run in runs),
         "entries": counts["entries"],
         "configs": counts["configs"],
         "votes": sum(run.votes for run in counting),

@@ -55,6 +55,10 @@ def install(
     elif not isinstance(policy, AutotunePolicy):
         policy = AutotunePolicy.from_mapping(policy)
     resolved = resolve_mode(policy, deterministic)
+    if resolved.table_path and resolved.mode != "pinned":
+        logger.warning(
+            "tuning_registry: a table path is given, but mode is %s: nothing is pinned (mode: pinned)", resolved.mode
+        )
     # What works behind a policy is most of the runtime, and a process that installs none need not load it.
     from tuning_registry.runtime.assembly import assemble  # noqa: PLC0415
 
