@@ -79,18 +79,23 @@ def median_of_medians(times: ByRank) -> float:
     return below if below == above else (below + above) / 2
 
 
-def worst_slowdown(config: str, times: ByConfig) -> float:
-    """A config's largest time over that of the rank's fastest config, among all ranks that timed the entry.
+def worst_slowdowns(times: ByConfig) -> dict[str, float]:
+    """Each config's largest time over that of the rank's fastest config, among all ranks that timed the entry.
 
-    A rank on which it failed, or which did not time it, counts as infinitely slow.
+    A rank on which it failed, or which did not time it, counts as infinitely slow; one on which all failed, as none.
     """
-    own = times[config]
-    worst = 1.0
-    for rank in {rank for by_rank in times.values() for rank in by_rank}:
-        here = [found[0] for by_rank in times.values() if (found := by_rank.get(rank)) is not None]
-        mine = own.get(rank)
-        if here:  # else every config failed there
-            worst = max(worst, math.inf if mine is None else _ratio(mine[0], min(here)))
+    fastest: dict[int, float] = {}
+    for by_rank in times.values():
+        for rank, found in by_rank.items():
+            if found is not None and found[0] < fastest.get(rank, math.inf):
+                fastest[rank] = found[0]
+    worst: dict[str, float] = {}
+    for config, by_rank in times.items():
+        slowest = 1.0
+        for rank, best in fastest.items():
+            mine = by_rank.get(rank)
+            slowest = max(slowest, math.inf if mine is None else _ratio(mine[0], best))
+        worst[config] = slowest
     return worst
 
 
@@ -105,13 +110,15 @@ def elect(policy: str, times: ByConfig, banned: Collection[str] = ()) -> str | N
         times: Timings of the entry's candidates.
         banned: Configs that may not be elected; they still count as what others are compared with.
     """
-    measure = median_of_medians if policy == FASTEST else None
-    scores = {
-        config: measure(by_rank) if measure else worst_slowdown(config, times)
-        for config, by_rank in times.items()
-        if config not in banned
-    }
-    finite = [(score, config.encode(), config) for config, score in scores.items() if math.isfinite(score)]
+    if policy == FASTEST:
+        scores = {config: median_of_medians(by_rank) for config, by_rank in times.items()}
+    else:
+        scores = worst_slowdowns(times)
+    finite = [
+        (score, config.encode(), config)
+        for config, score in scores.items()
+        if config not in banned and math.isfinite(score)
+    ]
     return min(finite)[2] if finite else None
 
 

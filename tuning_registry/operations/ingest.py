@@ -86,7 +86,7 @@ def ingest(
     report = IngestReport()
     batch = Batch()
     reader = QuickReader()
-    late: list[Recording] = []  # files of timings belong to recordings that may come after them
+    late: list[Path] = []  # files of timings whose recording comes after them; read again rather than kept
     for source in track(sources):
         try:
             if isinstance(source, TritonCache):
@@ -94,15 +94,15 @@ def ingest(
                 continue
             recording = reader.read(source)
             report.headers[recording.file] = recording.header
-            if _holds_timings_alone(recording):
-                late.append(recording)
+            if _comes_before_its_owner(recording, report):
+                late.append(source)
             else:
                 add_to_batch(batch, recording, options, report)
         except RegistryError as error:
             report.skipped.append(error)
-    for recording in late:
+    for source in late:
         try:
-            add_to_batch(batch, recording, options, report)
+            add_to_batch(batch, reader.read(source), options, report)
         except RegistryError as error:
             report.skipped.append(error)
     if report.skipped and not options.keep_going:
@@ -220,6 +220,27 @@ def _holds_timings_alone(recording: Recording) -> bool:
     )
 
 
+def _comes_before_its_owner(recording: Recording, report: IngestReport) -> bool:
+    """Whether this is a file of timings, and a recording that it may belong to has not been read yet."""
+    file = Path(recording.file)
+    prefix, rank = rank_in_name(file.name)
+    if rank is None or not _holds_timings_alone(recording):
+        return False
+    tail = file.name[len(prefix) :]
+    return any(str(file.parent / f"{p}{tail}") not in report.headers for p in _prefixes_beside(file, prefix, report))
+
+
+def _prefixes_beside(file: Path, prefix: str, report: IngestReport) -> set[str]:
+    """Prefixes of the other files of the same rank in its folder, which is listed once."""
+    if file.parent not in report.beside:
+        known = report.beside.setdefault(file.parent, {})
+        for name in (other.name for other in file.parent.iterdir()):
+            found, rank = rank_in_name(name)
+            if rank is not None and not name.startswith("."):
+                known.setdefault(name[len(found) :], set()).add(found)
+    return report.beside[file.parent].get(file.name[len(prefix) :], set()) - {prefix}
+
+
 def _whose_timings(file: Path, prefix: str, report: IngestReport) -> tuple[str, Header]:
     """The prefix under which a file of timings belongs, and what the recording there says of itself.
 
@@ -228,14 +249,8 @@ def _whose_timings(file: Path, prefix: str, report: IngestReport) -> tuple[str, 
     Raises:
         FormatError: Several recordings of that rank are beside it.
     """
-    if file.parent not in report.beside:
-        known = report.beside.setdefault(file.parent, {})
-        for name in (other.name for other in file.parent.iterdir()):
-            found, rank = rank_in_name(name)
-            if rank is not None and not name.startswith("."):
-                known.setdefault(name[len(found) :], set()).add(found)
     tail = file.name[len(prefix) :]
-    beside = report.beside[file.parent].get(tail, set()) - {prefix}
+    beside = _prefixes_beside(file, prefix, report)
     if len(beside) > 1:
         raise FormatError(
             f"{_shown(file)}: timings of which run? Beside it are {', '.join(map(printable, sorted(beside)))}; give --run"

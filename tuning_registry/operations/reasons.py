@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuning_registry.errors import printable
-from tuning_registry.evidence import FASTEST, MAJORITY, ByConfig, median_of_medians, worst_slowdown
+from tuning_registry.evidence import FASTEST, MAJORITY, ByConfig, median_of_medians, worst_slowdowns
 from tuning_registry.names import ANY_KEY, lookup_key
 from tuning_registry.operations.overrides import BAN, Override, Overrides
 from tuning_registry.operations.tally import PINNED, Choice, Entry
@@ -69,7 +69,7 @@ def _by_time(entry: Entry, times: ByConfig) -> str:
     if entry.decided_by == FASTEST:
         said = f"fastest: lowest median over ranks, {median_of_medians(times[winner.config]):.6g} ms"
     else:
-        worst = 100 * (worst_slowdown(winner.config, times) - 1)
+        worst = 100 * (worst_slowdowns(times)[winner.config] - 1)
         said = f"minimax: smallest worst slowdown on any rank, {worst:.1f} %"
     return f"{said}; {_support(winner, entry.votes)}"
 
