@@ -45,7 +45,7 @@ def work() -> dict[str, Any]:
         timed.add((self.base_fn.__name__, str(kwargs["config"])))
         return bench(self, *args, **kwargs)
 
-    Autotuner._bench = counting  # noqa: SLF001
+    Autotuner._bench = counting  # noqa: SLF001  # and this counts them
     if os.environ.get("TUNING_REGISTRY_MODE"):
         install()
     torch.manual_seed(0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -177,9 +177,3 @@ def _slowdown(config: str, winner: str, medians: Mapping[str, float]) -> float:
     if math.isinf(best):
         return math.inf  # the winner was never timed: nothing can be said to be close to it
     return _ratio(medians[config], best) - 1
-
-
-def median_of(values: Iterable[float]) -> float | None:
-    """The median, None of nothing."""
-    found = list(values)
-    return statistics.median(found) if found else None

@@ -175,7 +175,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, target)
         temporary = None
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except FileError:
         raise
     except OSError as error:
@@ -194,8 +194,8 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename durable; a file system that cannot sync a folder still has the file."""
+def sync_folder(folder: Path) -> None:
+    """Make a new name in a folder durable; a file system that cannot sync a folder still has the file."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -40,7 +40,7 @@ def make_candidate_sets(key: list[str]) -> None:
         sqlite_with_rowid=False,
     )
     names = "entry_id, fingerprint, recording_id"
-    op.execute(f"INSERT INTO candidate_sets ({names}) SELECT {names} FROM candidate_sets_before")  # noqa: S608
+    op.execute(f"INSERT INTO candidate_sets ({names}) SELECT {names} FROM candidate_sets_before")  # noqa: S608  # constants of this file
     op.drop_table("candidate_sets_before")
 
 

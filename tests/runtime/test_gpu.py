@@ -19,10 +19,10 @@ import pytest
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
-from tuning_registry import count_votes, disagreements, merge_records, write  # noqa: E402
-from tuning_registry.errors import LaunchError  # noqa: E402
-from tuning_registry.recordings import read_recording  # noqa: E402
-from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install  # noqa: E402
+from tuning_registry import count_votes, disagreements, merge_records, write  # noqa: E402  # what needs torch waits for it
+from tuning_registry.errors import LaunchError  # noqa: E402  # what needs torch waits for it
+from tuning_registry.recordings import read_recording  # noqa: E402  # what needs torch waits for it
+from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install  # noqa: E402  # what needs torch waits for it
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")]
 

@@ -184,7 +184,7 @@ def test_a_config_with_a_launch_field_of_a_backend_neither_votes_nor_is_pinned(
 
 def test_the_map_knows_its_objects_by_identity_and_forgets_them() -> None:
     class Odd:
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None  # type: ignore[assignment]  # how Python says unhashable
 
         def __eq__(self, other: object) -> bool:
             raise AssertionError("compared")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tuning_registry.errors import FormatError, PolicyError
+from tuning_registry.loader import load
 from tuning_registry.runtime import AutotunePolicy, active_policy, install, uninstall
 from tuning_registry.runtime.control import resolve_mode
 from tuning_registry.runtime.options import _PARSERS
@@ -186,3 +187,19 @@ def test_many_processes_without_a_run_name_are_refused_by_the_variables_name(
         install({"record_path": str(tmp_path / "r")})
     monkeypatch.setenv("TUNING_REGISTRY_RUN", "mine")
     assert install({"record_path": str(tmp_path / "r")}).mode == "record"
+
+
+def test_a_table_path_without_pinning_is_said_aloud(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("triton")
+    install(AutotunePolicy(mode="auto", table_path=tmp_path, arch="sm90"))
+    assert "a table path is given, but mode is auto: nothing is pinned" in caplog.text
+    caplog.clear()
+    install(AutotunePolicy(mode="pinned", table_path=tmp_path, arch="sm90"))
+    assert "nothing is pinned" not in caplog.text
+
+
+def test_a_table_folder_without_the_architecture_is_said_aloud(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    load("sm77", tmp_path)
+    assert f"{tmp_path} holds no sm77.json; looking further" in caplog.text

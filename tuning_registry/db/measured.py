@@ -7,14 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db.queries import counting_recordings
 from tuning_registry.db.schema import configs, timings
-from tuning_registry.selection import Selection
-
-
-def counting(selection: Selection) -> sa.Select[Any]:
-    """Which recordings count, and in which environment was each made?"""
-    return counting_recordings(selection)
 
 
 def timings_of(entry_ids: Collection[int], config_ids: Collection[int] | None = None) -> sa.Select[Any]:

@@ -84,8 +84,8 @@ class Reading:
         return self._rows(observed.reasons_observed(selection))
 
     def counting(self, selection: Selection) -> dict[int, int]:
-        """Environment by recording; see `measured.counting`."""
-        return {row.id: row.environment_id for row in self.connection.execute(measured.counting(selection))}
+        """Environment by recording; see `queries.counting_recordings`."""
+        return {row.id: row.environment_id for row in self.connection.execute(queries.counting_recordings(selection))}
 
     def timings_of(
         self, entry_ids: Sequence[int], config_ids: Sequence[int] | None = None

@@ -18,7 +18,7 @@ from tuning_registry.operations.overrides import BAN, Override
 from tuning_registry.operations.reasons import overrides_of, why_elected, why_left_out
 from tuning_registry.operations.shapes import Shapes
 from tuning_registry.operations.staleness import find_stale
-from tuning_registry.operations.tally import Entry, Voters, check_packages, find_voters
+from tuning_registry.operations.tally import Entry, Voters, check_packages, find_voters, ranks_by_run
 from tuning_registry.records import Times
 from tuning_registry.selection import Selection
 
@@ -239,10 +239,7 @@ class _Desk:
         for config in {*chosen, *times}:
             choice = chosen.get(config)
             median = medians.get(config, math.inf)
-            voters: dict[str, list[int]] = {}
-            if choice is not None:
-                for run, rank, _ in sorted(self._voters.get((*entry.shape, choice.config_id), ())):
-                    voters.setdefault(run, []).append(rank)
+            voters = ranks_by_run(self._voters.get((*entry.shape, choice.config_id), ()) if choice else ())
             here = times.get(config, {}).values()
             found.append(
                 ExplainedConfig(

@@ -144,9 +144,10 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         unwritten = [*(entry for entry in election.entries if not options.accept(entry)), *election.left_out]
         kernels, saving = _configs_of(kept, unwritten, options, election)
         payload = _payload(selection, options, election, kept, kernels, saving, used)
-        table = TunedTable(payload["arch"], payload["kernels"])
-        _refuse_banned(table, [*kept, *unwritten], election.overrides)
-        _refuse_slower(table, options, [*kept, *unwritten], election)
+        if election.overrides or options.replaced is not None:  # else nothing asks what the table serves
+            table = TunedTable(payload["arch"], payload["kernels"])
+            _refuse_banned(table, [*kept, *unwritten], election.overrides)
+            _refuse_slower(table, options, [*kept, *unwritten], election)
         stale = _count_stale(reading, selection, kept)
     return Export(
         table_bytes(payload),

@@ -134,11 +134,16 @@ def _choice(row: Row, voters: Voters | None) -> Choice:
     chosen = Choice(row["config"], int(row["votes"]), row["config_id"])
     if voters is None:
         return chosen
+    found = voters[(*shape_of(row), row["config_id"])]
+    return replace(chosen, voters=ranks_by_run(found), recordings=frozenset(recording for *_, recording in found))
+
+
+def ranks_by_run(found: Sequence[tuple[str, int, int]]) -> dict[str, list[int]]:
+    """The ranks among `(run, rank, recording id)`, by run, both sorted."""
     runs: dict[str, list[int]] = {}
-    found = sorted(voters[(*shape_of(row), row["config_id"])])
-    for run, rank, _ in found:
+    for run, rank, _ in sorted(found):
         runs.setdefault(run, []).append(rank)
-    return replace(chosen, voters=runs, recordings=frozenset(recording for *_, recording in found))
+    return runs
 
 
 def find_voters(reading: Reading, selection: Selection, rows: Sequence[Row]) -> Voters:

@@ -220,7 +220,7 @@ class Adapter:
                         f"break; warm up or pin this key first (keys: {_shown_keys(autotuner, args, meta)})"
                     )
                 timing = original(autotuner, *args, config=config, **meta)
-            except BaseException:
+            except BaseException:  # raised again: only what was kept of the call is let go
                 guarded("watching a tuning", self._watch.forget, autotuner)
                 raise
             guarded("watching a tuning", self._on_timed, autotuner, args, meta, config, timing)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tuning_registry.canonical import text_digest
+from tuning_registry.files import sync_folder
 from tuning_registry.runtime.job import file_name_part, host_name
 
 _LONGEST_NAME_BYTES: Final = 255  # NAME_MAX of every common file system
@@ -52,7 +53,7 @@ class RecordingFile:
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
-        _sync_folder(folder)
+        sync_folder(folder)
         before, self.path, self._named_for = self.path, path, (run, rank)
         if before is not None and before != path:
             with contextlib.suppress(OSError):
@@ -120,13 +121,3 @@ class RecordingFile:
             digest = text_digest(prefix.decode("utf-8", "backslashreplace"))[:8]
             prefix = prefix[:_SHORT_PREFIX_BYTES].decode("utf-8", "ignore").encode() + b"-" + digest.encode()
         return os.fsdecode(prefix) + rest
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name durable; a file system that cannot sync a folder still has the file."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
