@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,21 @@ def clean_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     yield
     uninstall()
     control._recorders.clear()
+    end_journals()
     reset_faults()
     assert (
         "triton" not in sys.modules or "tuning_registry" not in sys.modules["triton"].runtime.Autotuner.run.__module__
     )
+
+
+def end_journals() -> None:
+    """Stop the threads of recorders that a test did not finish, or they would act in the next test."""
+    for thread in threading.enumerate():
+        if thread.name == "tuning_registry journal" and (journal := getattr(thread, "_target", None)) is not None:
+            journal.__self__._last = None
+            journal.__self__._ending.set()
+            journal.__self__._changed.set()
+            thread.join(1.0)
 
 
 @pytest.fixture

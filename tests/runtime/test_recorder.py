@@ -230,6 +230,30 @@ def test_a_forked_child_is_not_the_rank_that_its_parent_is(tmp_path: Path, monke
     assert str(headers[1].run).startswith("job.")
 
 
+def test_a_place_that_a_script_set_after_the_recorder_was_made_is_not_the_childs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = made(tmp_path)
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    recorder.vote(entry(), CONFIGS[0], [], [])
+
+    def grandchild() -> None:
+        recorder.vote(entry(2), CONFIGS[0], [], [])
+        recorder.finish()
+
+    def child() -> None:
+        forked(grandchild)
+        recorder.vote(entry(1), CONFIGS[0], [], [])
+        recorder.finish()
+
+    forked(child)
+    recorder.finish()
+    headers = [read_recording(file).header for file in files(tmp_path)]
+    assert sorted(header.rank for header in headers) == [0, 0, 3]
+    assert len({header.run for header in headers}) == 3
+
+
 def test_a_full_disk_is_logged_once_and_what_was_written_before_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -54,20 +54,23 @@ class _Memory:
 
     Attributes:
         process: Whose memory this is.
-        first: The place that was asked for first.
+        seen: Every place that was found so far.
         group: The place in the process group, once there was one.
         handle: That group; weakly, since a group that lives on would keep its port.
-        parents_place: The place that was stated to the parent before it forked: not the child's.
-        parents_group: The group it had then.
+        parents_places: The places of the parent before it forked: not the child's. Empty if it is none.
+        parents_group: The group it had then, or had itself from its parent.
     """
 
     def __init__(self, parent: _Memory | None = None) -> None:
         self.process = os.getpid()
-        self.first: Place | None = None
+        self.seen: set[Place] = set()
         self.group: Place | None = None
         self.handle: weakref.ref[Any] | None = None
-        self.parents_place = None if parent is None else parent.first
-        self.parents_group = None if parent is None else parent.handle
+        self.parents_places: frozenset[Place] = frozenset()
+        self.parents_group: weakref.ref[Any] | None = None
+        if parent is not None:
+            self.parents_places = parent.parents_places | parent.seen
+            self.parents_group = parent.handle or parent.parents_group
 
 
 _memory = _Memory()
@@ -89,9 +92,9 @@ def current_place(environ: Mapping[str, str] | None = None) -> Place:
     if found is not None and distributed is not None:
         memory.group, memory.handle = found, _reference(_world(distributed))
     place = memory.group or _launched_place(os.environ if environ is None else environ)
-    if memory.first is None and environ is None:
-        memory.first = place
-    if place.certain and place == memory.parents_place and memory.group is None:
+    if environ is None:
+        memory.seen.add(place)
+    if place.certain and place in memory.parents_places and memory.group is None:
         return Place(0, None, certain=False)
     return place
 
@@ -112,7 +115,7 @@ def process_group() -> ModuleType | None:
 
 def is_forked() -> bool:
     """Whether the process is a child by `fork` of one that had asked for its place."""
-    return _own_memory().parents_place is not None
+    return bool(_own_memory().parents_places)
 
 
 def host_name() -> str:
