@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import operator
 import re
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -25,8 +28,8 @@ from tuning_registry.entries import MAX_NAME_BYTES
 from tuning_registry.errors import RegistryError
 from tuning_registry.files import read_bytes
 from tuning_registry.names import is_known_arch
-from tuning_registry.recordings import check_kinds, parse_recording, timed_sets
-from tuning_registry.records import Header, Recording, TimedCandidates, Times
+from tuning_registry.recordings import check_kinds, parse_recording
+from tuning_registry.records import FAILED, Header, Recording, TimedCandidates
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -34,20 +37,36 @@ Counted = tuple[T, int]  # a value, and the colons of the text it was read from
 
 _DOCUMENT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENTRIES = msgspec.json.Decoder(dict[str, dict[str, dict[str, msgspec.Raw]]])
-_Ms = Annotated[float, msgspec.Meta(ge=0)]
-_Timed = list[tuple[msgspec.Raw, tuple[_Ms, _Ms, _Ms] | None]]
-_TIMED_ENTRIES = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Timed]]])
+_KERNELS = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
+_TIMED = msgspec.json.Decoder(dict[str, list[tuple[msgspec.Raw, msgspec.Raw]]])
+_NUMBERS = msgspec.json.Decoder(list[float])
+_NUMERALS = b"0123456789.eE+- \t\r\n"
+_DOUBLE_BYTES = 8
+# The times of one candidate, as json.dumps writes them or compact; what lies between is the same in file after file.
+_SPACED, _COMPACT = re.compile(rb"\}, \[([^]]*)\]"), re.compile(rb"\},\[([^]]*)\]")
+_TIMES = b'"<times>"'  # stands for them
+_NO_TIMES = re.compile(rb"null|\[\s*null\s*,\s*null\s*,\s*null\s*\]")
 _FAILED_TEXT = "1e300"  # stands for Infinity, which msgspec does not read
 _FAILED_MS = float(_FAILED_TEXT)
 _HOLDS_TIMINGS = re.compile(rb'\s*(?:\{\s*"[^"]*"\s*:\s*){3}\[')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Candidates:
-    """Canonical texts of an entry's candidates, sorted; where each stood in the file; the colons of all."""
+class _Layout:
+    """How the timings of one kernel are written, by what stands between the times in a file.
 
-    configs: tuple[str, ...]
-    order: tuple[int, ...]
+    Attributes:
+        entries: Key; canonical texts of its candidates, sorted; where their times begin and end in the packed
+            numbers of the kernel.
+        pick: Picks from the numbers as they stand in the file, followed by a NaN, those of the sorted candidates;
+            None where that is the numbers as they stand.
+        commas: What is left of the times when the numbers are taken away: three a candidate.
+        colons: Of everything.
+    """
+
+    entries: tuple[tuple[str, tuple[str, ...], int, int], ...]
+    pick: Callable[[list[float]], Sequence[float]] | None
+    commas: bytes
     colons: int
 
 
@@ -56,7 +75,7 @@ class QuickReader:
 
     def __init__(self) -> None:
         self._configs: dict[bytes, Counted[str]] = {}
-        self._candidates: dict[tuple[bytes, ...], _Candidates] = {}
+        self._layouts: dict[tuple[bytes, ...], _Layout] = {}
         self._names: set[str] = set()
         self._failed = self._infinite = 0  # of the file at hand: failed times read, and Infinity in it
 
@@ -78,12 +97,10 @@ class QuickReader:
 
     def _read_seed(self, data: bytes, file: str) -> Recording | None:
         if not _HOLDS_TIMINGS.match(data):
-            votes = self._entries(_decode(_ENTRIES, data), self._config)
+            votes = self._entries(_decode(_ENTRIES, data), self._votes)
             return Recording(file, Header(), votes[0]) if votes and votes[1] == data.count(b":") else None
-        timings = self._entries(_decode(_TIMED_ENTRIES, data), self._timings)
-        if timings is None or timings[1] != data.count(b":"):
-            return None
-        return Recording(file, Header(), {}, timings=timings[0], candidate_sets=timed_sets(timings[0]))
+        timings = self._entries(_decode(_KERNELS, data), self._timings)
+        return Recording(file, Header(), {}, timings=timings[0]) if timings and timings[1] == data.count(b":") else None
 
     def _read_version_1(self, data: bytes, file: str) -> Recording | None:
         """A version 1 recording: votes and timings the fast way, everything else the strict one."""
@@ -91,8 +108,8 @@ class QuickReader:
         if document is None or "format" not in document:
             return None
         colons = len(document)
-        votes = self._entries(_decode(_ENTRIES, document.pop("votes", b"")), self._config)
-        timings = self._entries(_decode(_TIMED_ENTRIES, document.pop("timings", b"{}")), self._timings)
+        votes = self._entries(_decode(_ENTRIES, document.pop("votes", b"")), self._votes)
+        timings = self._entries(_decode(_KERNELS, document.pop("timings", b"{}")), self._timings)
         if votes is None or timings is None:
             return None
         rest = {name: bytes(raw) for name, raw in document.items()}
@@ -107,39 +124,40 @@ class QuickReader:
 
     def _entries(
         self,
-        document: dict[str, dict[str, dict[str, S]]] | None,
-        read: Callable[[S], Counted[T] | None],
+        document: dict[str, dict[str, S]] | None,
+        read: Callable[[S], Counted[dict[str, T]] | None],
     ) -> Counted[dict[str, dict[str, dict[str, T]]]] | None:
-        """`{arch: {kernel: {key: value}}}` with every value passed through `read`; None: the strict road decides."""
+        """`{arch: {kernel: entries}}` with the entries passed through `read`; None: the strict road decides."""
         if document is None:
             return None
-        names, colons = self._names, len(document)
+        colons = len(document)
         result: dict[str, dict[str, dict[str, T]]] = {}
         for arch, kernels in document.items():
             if not is_known_arch(arch):
                 return None
             colons += len(kernels)
-            table: dict[str, dict[str, T]] = {}
-            result[arch] = table
+            table = result[arch] = {}
             for kernel, entries in kernels.items():
-                colons += len(entries)
-                chosen: dict[str, T] = {}
-                table[kernel] = chosen
-                for key, raw in entries.items():
-                    found = read(raw)
-                    if found is None:
-                        return None
-                    chosen[key] = found[0]
-                    colons += found[1]
-                if not names.issuperset(entries) and not self._check(entries):
+                found = read(entries)
+                if found is None:
                     return None
-            if (
-                "" in kernels
-                or max(map(len, kernels), default=0) > MAX_NAME_BYTES // 4
-                or (not names.issuperset(kernels) and not self._check(kernels))
-            ):
+                table[kernel] = found[0]
+                colons += found[1]
+            if "" in kernels or max(map(len, kernels), default=0) > MAX_NAME_BYTES // 4 or not self._check(kernels):
                 return None
         return result, colons
+
+    def _votes(self, entries: dict[str, msgspec.Raw]) -> Counted[dict[str, str]] | None:
+        """The configs of one kernel's entries."""
+        chosen: dict[str, str] = {}
+        colons = len(entries)
+        for key, raw in entries.items():
+            found = self._config(raw)
+            if found is None:
+                return None
+            chosen[key] = found[0]
+            colons += found[1]
+        return (chosen, colons) if self._check(entries) else None
 
     def _config(self, raw: msgspec.Raw | bytes) -> Counted[str] | None:
         """Canonical text of a config as it stands in a file."""
@@ -151,32 +169,65 @@ class QuickReader:
                 self._configs[piece] = found
         return found
 
-    def _timings(self, pairs: _Timed) -> Counted[TimedCandidates] | None:
-        """The candidates' timings of one entry."""
-        pieces = tuple([bytes(config) for config, _ in pairs])
-        found = self._candidates.get(pieces) or self._read_candidates(pieces)
-        if found is None:
+    def _timings(self, raw: msgspec.Raw) -> Counted[dict[str, TimedCandidates]] | None:
+        """The candidates' timings of one kernel's entries."""
+        text = bytes(raw)
+        pieces = (_SPACED if b"}, [" in text else _COMPACT).split(text)
+        between, times = tuple(pieces[::2]), b";".join(pieces[1::2])
+        layout = self._layouts.get(between) or self._read_layout(between)
+        if layout is None or times.translate(None, _NUMERALS) != layout.commas:
             return None
-        times: list[Times | None] = [pairs[place][1] for place in found.order]
-        if self._infinite:
-            for place, three in enumerate(times):
-                if three is not None and _FAILED_MS in three:
-                    self._failed += three.count(_FAILED_MS)
-                    times[place] = None
-        return TimedCandidates(found.configs, tuple(times)), found.colons
-
-    def _read_candidates(self, pieces: tuple[bytes, ...]) -> _Candidates | None:
-        """What the configs of an entry's candidates say."""
-        read = [self._configs.get(piece) or self._config(piece) for piece in pieces]
-        texts = [found[0] for found in read if found is not None]
-        if len(set(texts)) != len(pieces):
+        numbers = _decode(_NUMBERS, b"[" + times.replace(b";", b",") + b"]")
+        if numbers is None or min(numbers, default=0) < 0:
             return None
-        order = sorted(range(len(texts)), key=texts.__getitem__)
-        colons = sum(found[1] for found in read if found is not None)
-        return self._candidates.setdefault(pieces, _Candidates(tuple(texts[i] for i in order), tuple(order), colons))
+        if self._infinite and _FAILED_MS in numbers:
+            self._failed += numbers.count(_FAILED_MS)
+            for start in range(0, len(numbers), 3):
+                if _FAILED_MS in numbers[start : start + 3]:
+                    numbers[start : start + 3] = FAILED
+        picked = numbers if layout.pick is None else layout.pick([*numbers, math.nan])
+        packed = array("d", picked).tobytes()
+        timed = {key: TimedCandidates(configs, packed[start:end]) for key, configs, start, end in layout.entries}
+        return timed, layout.colons
 
-    def _check(self, names: Iterable[str]) -> bool:
+    def _read_layout(self, between: tuple[bytes, ...]) -> _Layout | None:
+        """What stands between the times of a kernel's candidates, read strictly."""
+        text = (b"}," + _TIMES).join(between)
+        document = _decode(_TIMED, text)
+        if document is None or not self._check(document):
+            return None
+        entries: list[tuple[str, tuple[str, ...], int, int]] = []
+        picked: list[int] = []
+        timed = 0
+        colons = len(document)
+        for key, pairs in document.items():
+            starts: dict[str, range | list[int]] = {}  # by config, where its three numbers are
+            for piece, three in pairs:
+                config = self._config(piece)
+                if config is None or config[0] in starts:
+                    return None
+                if bytes(three) == _TIMES:
+                    starts[config[0]] = range(3 * timed, 3 * timed + 3)
+                    timed += 1
+                elif _NO_TIMES.fullmatch(bytes(three)):
+                    starts[config[0]] = [-1] * 3
+                else:
+                    return None
+                colons += config[1]
+            configs = tuple(sorted(starts))
+            start = len(picked) * _DOUBLE_BYTES
+            picked += [number for config in configs for number in starts[config]]
+            entries.append((key, configs, start, len(picked) * _DOUBLE_BYTES))
+        if text.count(_TIMES) != timed:
+            return None  # what looked like times stood inside a name or a config
+        pick = None if picked == list(range(3 * timed)) else operator.itemgetter(*picked)
+        layout = _Layout(tuple(entries), pick, b";".join([b",,"] * timed), colons)
+        return self._layouts.setdefault(between, layout)
+
+    def _check(self, names: Mapping[str, object]) -> bool:
         """Whether both databases can hold these names."""
+        if self._names.issuperset(names):
+            return True
         try:
             for name in names:
                 check_text(name)

@@ -13,7 +13,7 @@ from tuning_registry.entries import read_entries
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.files import parse_json, read_bytes
 from tuning_registry.names import lookup_key
-from tuning_registry.records import ByEntry, Header, Observation, Recording, TimedCandidates, Timing
+from tuning_registry.records import Header, Observation, Recording, TimedCandidates, Timing
 
 FORMAT = "tuning-registry recording"
 VERSION = 1
@@ -74,18 +74,7 @@ def _holds_timings(document: Mapping[str, Any]) -> bool:
 
 def _from_timings(document: Mapping[str, Any], file: str) -> Recording:
     """A file of candidates' timings, `{arch: {kernel: {key: [[config, [median, p20, p80]], ...]}}}`: it never votes."""
-    timings = read_entries(document, read_timings)
-    return Recording(file, Header(), {}, timings=timings, candidate_sets=timed_sets(timings))
-
-
-def timed_sets(timings: ByEntry[TimedCandidates]) -> dict[str, dict[str, dict[str, str]]]:
-    """Fingerprint of each entry's candidates, where those that were timed are all there were."""
-    return {
-        arch: {
-            kernel: {key: timed.fingerprint for key, timed in entries.items()} for kernel, entries in kernels.items()
-        }
-        for arch, kernels in timings.items()
-    }
+    return Recording(file, Header(), {}, timings=read_entries(document, read_timings))
 
 
 def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from tuning_registry.canonical import check_text, describe, text_digest
 from tuning_registry.errors import FormatError
@@ -17,6 +20,7 @@ ByEntry = Mapping[str, Mapping[str, Mapping[str, T]]]
 
 
 Times = tuple[float, float, float]  # median, 20th and 80th percentile, in milliseconds
+FAILED: Final[Times] = (math.nan, math.nan, math.nan)
 
 
 class Timing(NamedTuple):
@@ -34,11 +38,12 @@ class TimedCandidates:
 
     Attributes:
         configs: Canonical texts, sorted.
-        times_ms: Their times, in the same order; None for one that failed.
+        packed_ms: For each, in the same order, its median, 20th and 80th percentile in milliseconds as three
+            doubles (`array("d")`), `FAILED` for one that failed.
     """
 
     configs: tuple[str, ...]
-    times_ms: tuple[Times | None, ...]
+    packed_ms: bytes
 
     @classmethod
     def from_timings(cls, timings: Iterable[Timing]) -> TimedCandidates:
@@ -51,8 +56,8 @@ class TimedCandidates:
         configs = tuple(row.config for row in rows)
         if len(set(configs)) != len(rows):
             raise FormatError("one candidate is timed twice")
-        times = (None if m is None or p20 is None or p80 is None else (m, p20, p80) for _, m, p20, p80 in rows)
-        return cls(configs, tuple(times))
+        times = (FAILED if m is None or p20 is None or p80 is None else (m, p20, p80) for _, m, p20, p80 in rows)
+        return cls(configs, array("d", itertools.chain.from_iterable(times)).tobytes())
 
     def __len__(self) -> int:
         """Number of candidates."""
@@ -62,6 +67,13 @@ class TimedCandidates:
         """One row a candidate."""
         for text, times in zip(self.configs, self.times_ms, strict=True):
             yield Timing(text, *(times or (None,) * 3))
+
+    @property
+    def times_ms(self) -> Sequence[Times | None]:
+        """The times in the order of the configs; None for one that failed."""
+        flat = array("d", self.packed_ms)
+        triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        return [None if math.isnan(three[0]) else three for three in triples]
 
     @property
     def fingerprint(self) -> str:
@@ -180,7 +192,8 @@ class Recording:
         votes: Canonical config text by arch, kernel and key.
         observations: Choices that are no votes.
         timings: Every candidate's timing, by entry.
-        candidate_sets: Fingerprint of the candidates an entry was chosen from.
+        candidate_sets: Fingerprint of the candidates an entry was chosen from, where these are not, or not only,
+            those that were timed.
     """
 
     file: str

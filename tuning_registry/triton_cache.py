@@ -20,7 +20,7 @@ from tuning_registry.canonical import check_text, describe
 from tuning_registry.errors import ConflictError, FileError, FormatError, RecordingError, RegistryError, printable
 from tuning_registry.files import parse_json, read_bytes
 from tuning_registry.names import UNNAMED, format_key, lookup_key, normal_arch
-from tuning_registry.recordings import read_timings, timed_sets
+from tuning_registry.recordings import read_timings
 from tuning_registry.records import Header, Observation, Recording, TimedCandidates
 
 SUFFIX: Final = ".autotune.json"
@@ -96,14 +96,12 @@ def read_cache(cache: TritonCache, *, arch: str | None, triton: str | None, vote
         else:
             reason = ALL_FAILED if winner is None else SINGLE if len(timed) == 1 else IN_A_CACHE
             seen.setdefault(kernel, {})[key] = Observation(winner, reason)
-    by_arch = {arch: timings}
     return Recording(
         place,
         Header(triton=triton),
         {arch: chosen} if chosen else {},
         {arch: seen} if seen else {},
-        by_arch,
-        timed_sets(by_arch),
+        {arch: timings},
     )
 
 

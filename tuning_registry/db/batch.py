@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-import math
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,13 +13,11 @@ from tuning_registry.canonical import dump_json, text_digest
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.names import lookup_key, top_module
 from tuning_registry.packages import module_owners
-from tuning_registry.records import ByEntry, Header, Recording
+from tuning_registry.records import ByEntry, Header, Recording, TimedCandidates
 from tuning_registry.voting import check_twin_keys
 
 # What a recording may hold; each kind has an identity of its own, and may arrive in a file of its own.
 KINDS = ("votes", "observations", "timings")
-
-_FAILED = (math.nan, math.nan, math.nan)  # an array holds no None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +72,17 @@ class TimedEntry:
 
     Attributes:
         configs: Numbers of the candidates.
+        digest: Of the entry's names and the candidates' texts.
+        of_set: Positions in `Batch.pending` of the recordings that chose from this set of candidates.
+        fingerprint: Of the set.
         positions: Positions in `Batch.pending` of the recordings that timed exactly these.
         times_ms: For each of them, for each candidate: median, 20th and 80th percentile; NaN when it failed.
     """
 
     configs: tuple[int, ...]
+    digest: bytes
+    of_set: array[int]
+    fingerprint: str
     positions: array[int] = field(default_factory=lambda: array("i"))
     times_ms: array[float] = field(default_factory=lambda: array("d"))
 
@@ -116,7 +118,6 @@ class Batch:
     _entry_shapes: list[int] = field(default_factory=list)
     _config_ids: dict[str, int] = field(default_factory=dict)
     _choice_digests: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    _statement_digests: dict[tuple[int, tuple[str, ...]], bytes] = field(default_factory=dict)
 
     def add(self, recording: Recording, header: Header, *, is_named: bool) -> None:
         """Take one recording in, under its final header.
@@ -186,12 +187,14 @@ class Batch:
         text = dump_json([*self.entries[choice[0]], self.configs[choice[1]]])
         return self._choice_digests.setdefault(choice, hashlib.sha256(text.encode()).digest())
 
-    def _statement_digest(self, entry: int, texts: tuple[str, ...]) -> bytes:
-        known = self._statement_digests.get((entry, texts))
-        if known is None:
-            known = hashlib.sha256(dump_json([*self.entries[entry], *texts]).encode()).digest()
-            self._statement_digests[entry, texts] = known
-        return known
+    def _new_timed_entry(self, entry: int, timed: TimedCandidates) -> TimedEntry:
+        configs, fingerprint = tuple(map(self._config, timed.configs)), timed.fingerprint
+        of_set = self.candidate_sets[entry, fingerprint]
+        found = TimedEntry(configs, self._statement_digest(entry, *timed.configs), of_set, fingerprint)
+        return self.timings.setdefault((entry, timed.configs), found)
+
+    def _statement_digest(self, entry: int, *texts: str) -> bytes:
+        return hashlib.sha256(dump_json([*self.entries[entry], *texts]).encode()).digest()
 
     def _refuse_twin_keys(self, file: str, held: ByEntry[Any], entries: Sequence[int]) -> None:
         shapes = self._entry_shapes
@@ -219,23 +222,26 @@ class Batch:
         for arch, kernels in recording.timings.items():
             for kernel, entries in kernels.items():
                 known_entries = self._entries_of(arch, kernel)
+                stated = recording.candidate_sets.get(arch, {}).get(kernel, {})
                 for key, timed in entries.items():
                     entry = known_entries[key] if key in known_entries else self._new_entry(arch, kernel, key)
-                    known = columns.get((entry, timed.configs))
-                    if known is None:
-                        known = columns[entry, timed.configs] = TimedEntry(tuple(map(self._config, timed.configs)))
-                    times = array("d", itertools.chain.from_iterable(three or _FAILED for three in timed.times_ms))
+                    known = columns.get((entry, timed.configs)) or self._new_timed_entry(entry, timed)
                     timed_entries.append(entry)
                     known.positions.append(position)
-                    known.times_ms.extend(times)
-                    parts.append(self._statement_digest(entry, timed.configs) + times.tobytes())
+                    known.times_ms.frombytes(timed.packed_ms)
+                    parts.append(known.digest + timed.packed_ms)
+                    if stated.get(key, known.fingerprint) == known.fingerprint:
+                        known.of_set.append(position)
         self._refuse_twin_keys(recording.file, recording.timings, timed_entries)
         for arch, sets in recording.candidate_sets.items():
             for kernel, fingerprints in sets.items():
+                timed_here = recording.timings.get(arch, {}).get(kernel, {})
                 for key, fingerprint in fingerprints.items():
+                    if key in timed_here and timed_here[key].fingerprint == fingerprint:
+                        continue
                     entry = self._entry(arch, kernel, key)
                     self.candidate_sets[entry, fingerprint].append(position)
-                    parts.append(self._statement_digest(entry, (fingerprint,)))
+                    parts.append(self._statement_digest(entry, fingerprint))
         return hashlib.sha256(b"".join(sorted(parts))).hexdigest() if parts else ""
 
 
