@@ -185,10 +185,11 @@ def test_the_quick_road_reads_the_real_recordings_alike() -> None:
 
 
 milliseconds = st.floats(0, 1e6) | st.integers(0, 5) | st.sampled_from([float("inf"), -1.0, -0.0])
-timed = st.lists(st.tuples(configs, st.none() | st.tuples(*[milliseconds] * 3)), max_size=3)
+times = st.none() | st.just((None,) * 3) | st.tuples(*[milliseconds] * 3)
+timed = st.lists(st.tuples(configs, times), max_size=3)
 
 
-names = texts | st.sampled_from(["k", "sm90", "M=1", "M=True", "a:b", "*"])
+names = texts | st.sampled_from(["k", "sm90", "M=1", "M=True", "a:b", "*", "}, [1, 2, 3]"])
 
 
 def by_entry(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -208,21 +209,54 @@ documents = (
 )
 
 
-@given(documents, st.sampled_from([None, 1]), st.booleans(), st.data())
+@given(documents, st.sampled_from([None, 1]), st.sampled_from([None, (",", ":")]), st.booleans(), st.data())
 def test_the_quick_road_never_differs_from_the_strict_one(
-    document: dict[str, Any], indent: int | None, ascii_only: bool, data: st.DataObject
+    document: dict[str, Any], indent: int | None, separators: Any, ascii_only: bool, data: st.DataObject
 ) -> None:
-    text = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode()
+    text = json.dumps(document, indent=indent, separators=separators, ensure_ascii=ascii_only).encode()
     for _ in range(data.draw(st.integers(0, 2))):  # damage it
         position = data.draw(st.integers(0, len(text)))
         text = (
             text[:position]
-            + data.draw(st.sampled_from([b"", b'"', b":", b"}", b"{", b"1", b"\\", b"\x00", b",", b"NaN"]))
+            + data.draw(
+                st.sampled_from([b"", b'"', b":", b"}", b"{", b"]", b"[", b"1", b"-", b"\\", b"\x00", b",", b"NaN"])
+            )
             + text[position + data.draw(st.integers(0, 2)) :]
         )
     quick = QuickReader().read_quickly(text, "r.json")
     if quick is not None:
         assert quick == parse_recording(text, "r.json")
+
+
+C1, C2, C3 = (json.dumps(config(num_warps=n)) for n in (1, 2, 8))
+
+
+@pytest.mark.parametrize(
+    ("candidates", "is_quick"),
+    [
+        (f"[{C1}, [1, 2, 3]], [{C2}, [4, 5.5, 6]]", True),
+        (f"[{C2}, [1, 2, 3]], [{C1}, [4, 5, 6]]", True),  # in another order than the texts
+        (f"[{C2},[1,2,3]],[{C1},[4,5,6]]", True),
+        (f"[{C2}, null], [{C1}, [4, 5, 6]], [{C3}, [null, null, null]]", True),
+        (f"[{C2}, [1, Infinity, 3]], [{C1}, [4, 5, 6]]", True),
+        (f"[{C2}, [1, 2, 3] ], [{C1}, [4e0,5.0\t, 6]]", True),
+        (f"[{C2}, [1, 2, 3]], [{C1},[4, 5, 6]]", False),
+        (f"[{C2}, [1, 2]], [{C1}, [4, 5, 6, 7]]", False),
+        (f"[{C2}, [1, 2, -3]]", False),
+        (f"[{C2}, [1, 2, 3]], [{C2}, [4, 5, 6]]", False),
+        (f'[{C2}, "<times>"], [{C1}, [4, 5, 6]]', False),
+        (f"[{C2}, []], [{C1}, [4, 5, 6]]", False),
+        ('[{"kwargs": {"S": [{}, [1, 2, 3]]}, "num_warps": 4, "num_stages": 2}, "<times>"]', False),
+    ],
+)
+def test_timings_in_any_shape_are_read_as_the_strict_road_reads_them(candidates: str, is_quick: bool) -> None:
+    text = f'{{"sm90": {{"k": {{"M=1": [{candidates}]}}}}}}'.encode()
+    reader = QuickReader()
+    for _ in range(2):  # once to learn the layout
+        quick = reader.read_quickly(text, "r.json")
+        assert (quick is not None) == is_quick
+        if quick is not None:
+            assert quick == parse_recording(text, "r.json")
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))

@@ -43,7 +43,7 @@ _NUMBERS = msgspec.json.Decoder(list[float])
 _NUMERALS = b"0123456789.eE+- \t\r\n"
 _DOUBLE_BYTES = 8
 # The times of one candidate, as json.dumps writes them or compact; what lies between is the same in file after file.
-_SPACED, _COMPACT = re.compile(rb"\}, \[([^]]*)\]"), re.compile(rb"\},\[([^]]*)\]")
+_SPACED, _COMPACT = re.compile(rb"\}, \[(\d[^]]*)\]"), re.compile(rb"\},\[(\d[^]]*)\]")
 _TIMES = b'"<times>"'  # stands for them
 _NO_TIMES = re.compile(rb"null|\[\s*null\s*,\s*null\s*,\s*null\s*\]")
 _FAILED_TEXT = "1e300"  # stands for Infinity, which msgspec does not read
