@@ -94,20 +94,17 @@ def test_other_content_is_refused_and_replace_supersedes(store: Store, tmp_path:
     assert find_winners(store, Selection())[0].votes == 1
 
 
-class Clock(dt.datetime):
-    """A clock that stands still, then goes back by a day, then stands still again."""
-
-    reads = iter([0, 0, 0, -1, -1, -1])
-
-    @classmethod
-    def now(cls, tz: dt.tzinfo | None = None) -> Any:
-        return dt.datetime(2026, 1, 2, tzinfo=tz) + dt.timedelta(days=next(cls.reads))
-
-
 def test_a_clock_that_stands_still_or_goes_back_refuses_no_replacement(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = [write_ranks(tmp_path / str(number), [config(B=2**number)])[0] for number in range(6)]
+    days = iter([0, 0, 0, -1, -1, -1])
+
+    class Clock(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> Any:
+            return dt.datetime(2026, 1, 2, tzinfo=tz) + dt.timedelta(days=next(days))
+
     monkeypatch.setattr("tuning_registry.operations.ingest.dt.datetime", Clock)
     for file in files:
         take(store, file, replace=True)
