@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuning_registry.db.batch import Batch
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
+from tuning_registry.operations.attribution import Attribution
 from tuning_registry.operations.ingest import IngestOptions, IngestReport, add_to_batch, write_batch
 from tuning_registry.records import Recording
 
@@ -32,7 +33,7 @@ class DatabaseSink:
         if self._store.revision() is None:
             raise self._store.absent()
         batch, options, report = Batch(), IngestOptions(), IngestReport()
-        add_to_batch(batch, recording, options, report)
+        add_to_batch(batch, recording, Attribution(options), report)
         write_batch(self._store, batch, options, report)
         return bool(report.new or report.completed)
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
-import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tuning_registry.canonical import check_text
 from tuning_registry.db.batch import Batch
 from tuning_registry.db.store import Store
-from tuning_registry.errors import ConflictError, FileError, FormatError, RegistryError, UsageError, printable
+from tuning_registry.errors import FileError, RegistryError, UsageError, printable
 from tuning_registry.files import expand_glob, find_below
+from tuning_registry.operations.attribution import Attribution
 from tuning_registry.operations.ingest_types import IngestOptions, IngestReport
 from tuning_registry.operations.placement import place_recordings
 from tuning_registry.quick_read import QuickReader
-from tuning_registry.recordings import rank_in_name, read_recording
-from tuning_registry.records import Header, Recording
+from tuning_registry.records import Recording
 from tuning_registry.triton_cache import TritonCache, group_by_cache, is_hashed, is_result, read_cache
 
 __all__ = ["IngestOptions", "IngestReport", "add_to_batch", "find_files", "ingest", "write_batch"]
 
-# Postgres indexes names; beyond this its B-tree refuses them (2,704 bytes a row).
-MAX_RUN_BYTES = 1000
 # What is read as one recording.
 Source = Path | TritonCache
 _SHOWN = 5  # files named in an error beside the first
@@ -84,38 +79,39 @@ def ingest(
     if options.arch is not None and not caches:
         raise UsageError("--arch is for Triton cache folders; recordings name their architectures themselves")
     report = IngestReport()
-    batch = Batch()
-    reader = QuickReader()
-    late: list[Path] = []  # files of timings whose recording comes after them; read again rather than kept
-    for source in track(sources):
-        try:
-            if isinstance(source, TritonCache):
-                _add_cache(batch, source, options, report)
-                continue
-            recording = reader.read(source)
-            report.headers[recording.file] = recording.header
-            if _comes_before_its_owner(recording, report):
-                late.append(source)
-            else:
-                add_to_batch(batch, recording, options, report)
-        except RegistryError as error:
-            report.skipped.append(error)
-    for source in late:
-        try:
-            add_to_batch(batch, reader.read(source), options, report)
-        except RegistryError as error:
-            report.skipped.append(error)
+    batch = _read(track(sources), options, report)
     if report.skipped and not options.keep_going:
         raise _first_of(report.skipped)
     write_batch(store, batch, options, report)
     return report
 
 
-def _add_cache(batch: Batch, cache: TritonCache, options: IngestOptions, report: IngestReport) -> None:
-    known = options.rank is not None
-    recording = read_cache(cache, arch=options.arch, triton=options.triton, votes=known)
-    add_to_batch(batch, recording, options, report, needs_rank=False)
-    report.unowned_caches += not known
+def _read(sources: Iterable[Source], options: IngestOptions, report: IngestReport) -> Batch:
+    """The batch of all that can be read; the report has the errors of the rest."""
+    batch, attribution, reader = Batch(), Attribution(options), QuickReader()
+    late: list[Path] = []  # files of timings whose recording comes after them; read again rather than kept
+    for source in sources:
+        try:
+            if isinstance(source, TritonCache):
+                known = options.rank is not None
+                recording = read_cache(source, arch=options.arch, triton=options.triton, votes=known)
+                add_to_batch(batch, recording, attribution, report, needs_rank=False)
+                report.unowned_caches += not known
+                continue
+            recording = reader.read(source)
+            attribution.note(recording)
+            if attribution.comes_before_its_owner(recording):
+                late.append(source)
+            else:
+                add_to_batch(batch, recording, attribution, report)
+        except RegistryError as error:
+            report.skipped.append(error)
+    for file in late:
+        try:
+            add_to_batch(batch, reader.read(file), attribution, report)
+        except RegistryError as error:
+            report.skipped.append(error)
+    return batch
 
 
 def _first_of(errors: Sequence[RegistryError]) -> RegistryError:
@@ -131,7 +127,7 @@ def _first_of(errors: Sequence[RegistryError]) -> RegistryError:
 
 
 def add_to_batch(
-    batch: Batch, recording: Recording, options: IngestOptions, report: IngestReport, *, needs_rank: bool = True
+    batch: Batch, recording: Recording, attribution: Attribution, report: IngestReport, *, needs_rank: bool = True
 ) -> None:
     """Complete a recording's header by options and file name, and put it into the batch.
 
@@ -139,7 +135,7 @@ def add_to_batch(
         ConflictError: An option contradicts what the recording says.
         RecordingError: The recording is not accepted.
     """
-    header, is_named = _final_header(recording, options, report, needs_rank=needs_rank)
+    header, is_named = attribution.header_of(recording, needs_rank=needs_rank)
     batch.add(recording, header, is_named=is_named)
     if not is_named and header.run not in report.derived_runs:
         report.derived_runs.append(str(header.run))
@@ -166,105 +162,3 @@ def write_batch(store: Store, batch: Batch, options: IngestOptions, report: Inge
     observing = (position for position, place in placements.items() if "observations" in place.kinds)
     report.observations = sum(batch.pending[position].observation_count for position in observing)
     report.votes = sum(sum(batch.pending[position].vote_counts.values()) for position in voting)
-
-
-def _final_header(
-    recording: Recording, options: IngestOptions, report: IngestReport, *, needs_rank: bool
-) -> tuple[Header, bool]:
-    """The recording's header with the options filled in, and whether its run's name was given.
-
-    An option never overrides what the file says: a conflict is an error.
-    """
-    header, file = recording.header, Path(recording.file)
-    prefix, rank = rank_in_name(file.name)
-    stated = dataclasses.replace(header, rank=header.rank if header.rank is not None else rank)
-    changes: dict[str, object] = {}
-    for name in ("run", "rank", "triton", "source"):
-        asked, says = getattr(options, name), getattr(stated, name)
-        if asked is not None and says is not None and says != asked:
-            raise ConflictError(f"{_shown(file)}: --{name} {asked!r}, but the recording says {says!r}")
-        changes[name] = says if says is not None else asked
-    changes["packages"] = _with_packages(header, options, file)
-    if changes["rank"] is None and options.number_files:
-        changes["rank"], prefix = 0, file.name  # each nameless file is a run of its own
-    if changes["rank"] is None and needs_rank:
-        raise FormatError(f"{_shown(file)}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
-    is_named = changes["run"] is not None or options.number_files
-    if changes["run"] is None:
-        if _holds_timings_alone(recording) and rank is not None:
-            prefix, says = _whose_timings(file, prefix, report)
-            if says.run is not None:  # a version 1 recording: they are its own in everything it says
-                return dataclasses.replace(says, rank=rank), True
-        place = report.folders.setdefault(file.resolve().parent, len(report.folders) + 1)
-        by_order = prefix if place == 1 else f"{prefix}@{place}"
-        changes["run"] = by_order if options.number_files else f"{prefix}@{_folder_digest(file)}"
-    run = str(changes["run"])
-    if len(check_text(run, ("run",)).encode()) > MAX_RUN_BYTES:
-        raise FormatError(f"{_shown(file)}: the run's name is longer than {MAX_RUN_BYTES} bytes")
-    return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
-
-
-def _with_packages(header: Header, options: IngestOptions, file: Path) -> dict[str, str]:
-    stated = Header(packages=options.packages).packages
-    for package, version in stated.items():
-        says = header.packages.get(package, version)
-        if says != version:
-            raise ConflictError(f"{_shown(file)}: --package {package}={version}, but the recording says {says!r}")
-    return {**stated, **header.packages}
-
-
-def _holds_timings_alone(recording: Recording) -> bool:
-    """Whether a recording is a file of timings, which states no run."""
-    return (
-        bool(recording.timings) and not recording.votes and not recording.observations and recording.header.run is None
-    )
-
-
-def _comes_before_its_owner(recording: Recording, report: IngestReport) -> bool:
-    """Whether this is a file of timings, and a recording that it may belong to has not been read yet."""
-    file = Path(recording.file)
-    prefix, rank = rank_in_name(file.name)
-    if rank is None or not _holds_timings_alone(recording):
-        return False
-    tail = file.name[len(prefix) :]
-    return any(str(file.parent / f"{p}{tail}") not in report.headers for p in _prefixes_beside(file, prefix, report))
-
-
-def _prefixes_beside(file: Path, prefix: str, report: IngestReport) -> set[str]:
-    """Prefixes of the other files of the same rank in its folder, which is listed once."""
-    if file.parent not in report.beside:
-        known = report.beside.setdefault(file.parent, {})
-        for name in (other.name for other in file.parent.iterdir()):
-            found, rank = rank_in_name(name)
-            if rank is not None and not name.startswith("."):
-                known.setdefault(name[len(found) :], set()).add(found)
-    return report.beside[file.parent].get(file.name[len(prefix) :], set()) - {prefix}
-
-
-def _whose_timings(file: Path, prefix: str, report: IngestReport) -> tuple[str, Header]:
-    """The prefix under which a file of timings belongs, and what the recording there says of itself.
-
-    That is the recording of the same rank beside it, if there is one, else the file itself.
-
-    Raises:
-        FormatError: Several recordings of that rank are beside it.
-    """
-    tail = file.name[len(prefix) :]
-    beside = _prefixes_beside(file, prefix, report)
-    if len(beside) > 1:
-        raise FormatError(
-            f"{_shown(file)}: timings of which run? Beside it are {', '.join(map(printable, sorted(beside)))}; give --run"
-        )
-    owner = next(iter(beside), prefix)
-    path = file.parent / f"{owner}{tail}"
-    known_header = report.headers.get(str(path))
-    return owner, read_recording(path).header if known_header is None else known_header
-
-
-def _folder_digest(file: Path) -> str:
-    """Short digest of the resolved folder: tells two jobs of one prefix apart without showing the path."""
-    return hashlib.sha256(str(file.resolve().parent).encode(errors="surrogateescape")).hexdigest()[:8]
-
-
-def _shown(file: str | Path) -> str:
-    return printable(str(file))

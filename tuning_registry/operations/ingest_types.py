@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tuning_registry.canonical import check_text
 from tuning_registry.errors import FormatError, RegistryError, UsageError
@@ -67,6 +66,3 @@ class IngestReport:
     same_content: dict[str, int] = field(default_factory=dict)  # other runs that hold some of it, and how many
     created: bool = False  # whether there was no registry in this database before
     skipped: list[RegistryError] = field(default_factory=list)
-    beside: dict[Path, dict[str, set[str]]] = field(default_factory=dict)  # by folder and `.rank<N>.json`: prefixes
-    headers: dict[str, Header] = field(default_factory=dict)  # what each file said of itself
-    folders: dict[Path, int] = field(default_factory=dict)  # of the files of unnamed runs, in order of appearance
