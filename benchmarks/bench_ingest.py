@@ -80,8 +80,13 @@ def measure(ranks: int, rounds: int, server: str | None, work: Path) -> None:
         merges.append(json.loads((work / "out").read_text())["merge_s"])
         for path in work.glob("*.db*"):
             path.unlink()
-        step("limit: raw sqlite3", [sys.executable, str(HERE / "raw_sqlite.py"), str(recordings), str(work / "raw.db")])
-        databases = {"SQLite": f"sqlite:///{work}/bench.db"} | ({"Postgres": server} if server else {})
+        raw = [sys.executable, str(HERE / "raw_insert.py"), str(recordings)]
+        step("limit: raw sqlite3", [*raw, str(work / "raw.db")])
+        databases = {"SQLite": f"sqlite:///{work}/bench.db"}
+        if server:
+            empty_postgres(server)
+            step("limit: raw Postgres COPY", [*raw, server])
+            databases["Postgres"] = server
         for kind, url in databases.items():
             if kind == "Postgres":
                 empty_postgres(url)

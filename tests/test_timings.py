@@ -9,10 +9,12 @@ import pytest
 
 from tests.conftest import H200, config, version_1, write_recording
 from tests.test_contract import all_rows, take
+from tuning_registry.canonical import config_text
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FormatError, RecordingError
 from tuning_registry.operations.export import export_table
 from tuning_registry.operations.reports import list_runs
+from tuning_registry.records import candidate_set_digest
 from tuning_registry.selection import Selection
 
 A, B = config(B=16), config(B=8, num_warps=8)
@@ -131,3 +133,26 @@ def test_timings_beside_a_version_1_recording_are_its_own(store: Store, tmp_path
         take(store, *files, run=None)
     assert [(run.name, run.ranks, run.triton) for run in list_runs(store)] == [("july", (0,), ("3.6.0",))]
     assert (all_rows(store)["recordings"], all_rows(store)["timings"]) == (1, 2)
+
+
+def sets_in(store: Store) -> list[str]:
+    with store.reading() as reading:
+        found = reading.connection.exec_driver_sql("SELECT fingerprint FROM candidate_sets ORDER BY entry_id")
+        return list(found.scalars().all())
+
+
+def test_a_stated_candidate_set_stands_and_without_one_it_is_what_was_timed(store: Store, tmp_path: Path) -> None:
+    odd = 'tab\t, "quote", \\N \\t, line\nend\r, %s ?'
+    sets = {"sm90": {"k": {"M=1": odd}}}
+    take(store, write_recording(tmp_path / "1.json", version_1(VOTES, timings=TIMED, candidate_sets=sets)), run=None)
+    assert sets_in(store) == [odd]
+    take(store, write_recording(tmp_path / "2.json", version_1(VOTES, timings=TIMED, rank=1)), run=None)
+    timed = candidate_set_digest([config_text(A), config_text(B)])
+    assert sorted(sets_in(store)) == sorted([odd, timed])
+    # Said or not, it is one statement.
+    sets = {"sm90": {"k": {"M=1": timed}}}
+    again = write_recording(tmp_path / "3.json", version_1(VOTES, timings=TIMED, candidate_sets=sets, rank=1))
+    assert take(store, again, run=None).already == 1
+    other = write_recording(tmp_path / "4.json", version_1(VOTES, timings=TIMED, candidate_sets=sets))
+    with pytest.raises(ConflictError, match="with other timings"):
+        take(store, other, run=None)
