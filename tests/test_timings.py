@@ -135,6 +135,21 @@ def test_timings_beside_a_version_1_recording_are_its_own(store: Store, tmp_path
     assert (all_rows(store)["recordings"], all_rows(store)["timings"]) == (1, 2)
 
 
+def test_copied_timings_are_refused_or_named(store: Store, tmp_path: Path) -> None:
+    take(store, write_timings(tmp_path / "a" / "timings.rank0.json"), run=None)
+    copy = write_timings(tmp_path / "b" / "timings.rank0.json")
+    with pytest.raises(ConflictError, match="probably a copy"):
+        take(store, copy, run=None)
+    assert list(take(store, copy, run="named").same_content.values()) == [1]
+    # Votes tell a copy by themselves: its timings are no second one.
+    write_recording(tmp_path / "c" / "rec.rank1.json", VOTES)
+    write_timings(tmp_path / "c" / "timings.rank1.json")
+    take(store, tmp_path / "c", run=None)
+    write_recording(tmp_path / "d" / "rec.rank1.json", VOTES)
+    write_timings(tmp_path / "d" / "timings.rank1.json")
+    assert list(take(store, tmp_path / "d", run="fourth").same_content.values()) == [1]
+
+
 def sets_in(store: Store) -> list[str]:
     with store.reading() as reading:
         found = reading.connection.exec_driver_sql("SELECT fingerprint FROM candidate_sets ORDER BY entry_id")

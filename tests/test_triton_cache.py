@@ -168,6 +168,14 @@ def test_folders_hold_caches_beside_recordings(store: Store, tmp_path: Path) -> 
     shutil.copytree(WHOLE, tmp_path / "node0" / "cache")
     shutil.copytree(WHOLE, tmp_path / "node1" / "cache")
     write_recording(tmp_path / "rec.rank0.json", {"sm90": {"k": {"M=1": A}}})
+    with pytest.raises(
+        ConflictError, match=r"a recording of no rank of run 'cache@\w+' has exactly this content: probably"
+    ):
+        take(store, tmp_path, run=None)
+    copied = next((tmp_path / "node1").rglob("*.autotune.json"))
+    document = json.loads(copied.read_text())
+    document["configs_timings"][0][1] = [7.0, 7.0, 7.0]
+    copied.write_text(json.dumps(document))  # as another node has measured it
     report = take(store, tmp_path, run=None)
     assert (report.new, report.votes, report.observations) == (3, 1, 14)
     with pytest.raises(UsageError, match="--rank names one recording, but there are 3"):

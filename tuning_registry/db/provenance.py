@@ -50,18 +50,22 @@ def current_recordings(run_names: Iterable[str]) -> sa.Select[Any]:
     )
 
 
-def same_content(votes_digests: Iterable[str]) -> sa.Select[Any]:
-    """Which current recordings hold this content, also of withdrawn runs, which may be restored? Columns: votes_digest, rank, run, is_named."""
+def same_content(kind: str, digests: Iterable[str]) -> sa.Select[Any]:
+    """Which current recordings hold this content of a kind, also of withdrawn runs, which may be restored?
+
+    Columns: digest, rank, run, is_named.
+    """
+    digest = recordings.c[f"{kind}_digest"]
     return (
         sa.select(
-            recordings.c.votes_digest,
+            digest.label("digest"),
             recordings.c.rank,
             recorded_runs.c.name.label("run"),
             recorded_runs.c.is_named,
         )
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .where(
-            recordings.c.votes_digest.in_(list(votes_digests)),
+            digest.in_(list(digests)),
             recordings.c.superseded_at == CURRENT,
         )
         .order_by(recordings.c.id)

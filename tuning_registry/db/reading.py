@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -155,9 +156,9 @@ class Reading:
         """The current recordings of runs, by run and rank."""
         return {(row["run"], row["rank"]): dict(row) for row in self._chunked(provenance.current_recordings, runs)}
 
-    def same_content(self, votes_digests: Sequence[str]) -> dict[tuple[str, int], list[Row]]:
-        """The runs that hold a recording, by its content and rank."""
+    def same_content(self, kind: str, digests: Sequence[str]) -> dict[tuple[str, int], list[Row]]:
+        """The runs that hold a recording, by its content of a kind (`votes`, `timings`) and rank."""
         found: dict[tuple[str, int], list[Row]] = {}
-        for row in self._chunked(provenance.same_content, votes_digests):
-            found.setdefault((row["votes_digest"], row["rank"]), []).append(dict(row))
+        for row in self._chunked(functools.partial(provenance.same_content, kind), digests):
+            found.setdefault((row["digest"], row["rank"]), []).append(dict(row))
         return found

@@ -20,11 +20,15 @@ def place_recordings(
     run_names = sorted({record.identity[0] for record in pending})
     runs = transaction.runs_by_name(run_names)
     current = transaction.current_recordings(run_names)
-    digests = sorted({record.digests["votes"] for record in pending if record.vote_counts})
-    copies = transaction.same_content(digests)
     whole: dict[tuple[str, int], dict[str, str]] = {}  # what the files of one recording hold together
     for record in pending:
         whole.setdefault(record.identity, {}).update(record.digests)
+    copies = {
+        kind: transaction.same_content(
+            kind, sorted({record.digests[kind] for record in pending if _tells_copies(record, whole) == kind})
+        )
+        for kind in ("votes", "timings")
+    }
     refused: set[tuple[str, int]] = set()
     seen: dict[tuple[str, int], _Seen] = {}
     placements: dict[int, Placement] = {}
@@ -44,7 +48,9 @@ def place_recordings(
             first, old = seen.get(record.identity), current.get(record.identity)
             place = first.place_beside(record) if first else _place(record, old, whole, replace=options.replace)
             if place.kinds:
-                _check_copy(record, copies, report)
+                kind = _tells_copies(record, whole)
+                if kind:
+                    _check_copy(record, copies[kind].setdefault((record.digests[kind], record.identity[1]), []), report)
                 placements[position] = place
             else:
                 nothing_new.append(record.identity)
@@ -151,21 +157,25 @@ def _says_nothing_else(record: Pending, old: Row) -> bool:
     )
 
 
-def _check_copy(record: Pending, copies: dict[tuple[str, int], list[Row]], report: IngestReport) -> None:
+def _tells_copies(record: Pending, whole: Mapping[tuple[str, int], Mapping[str, str]]) -> str:
+    """The kind of content by which a copy is known: votes, or timings of a recording without any; else empty."""
+    if record.vote_counts:
+        return "votes"
+    return "timings" if record.timing_count and not whole[record.identity].get("votes") else ""
+
+
+def _check_copy(record: Pending, others: list[Row], report: IngestReport) -> None:
     """Refuse the same content under the same rank of another unnamed run: a copied folder, most likely.
 
     Where one of the two runs was named on purpose, both count, and the report says so.
     """
     run, rank = record.identity
-    if not record.vote_counts:
-        return
-    others = copies.setdefault((record.digests["votes"], rank), [])
     for other in others:
         if other["run"] == run:
             continue
         if not record.is_named and not other["is_named"]:
             raise ConflictError(
-                f"{_shown(record.file)}: rank {rank} of {printable(other['run'])!r} has exactly this content: "
+                f"{_shown(record.file)}: {_whom(other['run'], rank)} has exactly this content: "
                 "probably a copy; if it is another run, name it with --run"
             )
         report.same_content[other["run"]] = report.same_content.get(other["run"], 0) + 1
@@ -173,7 +183,10 @@ def _check_copy(record: Pending, copies: dict[tuple[str, int], list[Row]], repor
 
 
 def _whose(record: Pending) -> str:
-    run, rank = record.identity
+    return _whom(*record.identity)
+
+
+def _whom(run: str, rank: int) -> str:
     who = "a recording of no rank" if rank == NO_RANK else f"rank {rank}"
     return f"{who} of run {printable(run)!r}"
 
