@@ -37,9 +37,12 @@ def find_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
 
     Raises:
         FileError: A path does not exist, or names no file.
+        UsageError: A path is empty, as an unset variable is: it must not mean all that lies in this folder.
     """
     several = [paths] if isinstance(paths, str | os.PathLike) else paths
     found: dict[Path, None] = {}
+    if "" in several:
+        raise UsageError("a path is empty; the folder that this runs in is called .")
     for path in (match for given in several for match in expand_glob(Path(given))):
         below = [path]
         if os.path.isdir(path):  # noqa: PTH112  # false where Path.is_dir raises; reading then says why
@@ -199,7 +202,11 @@ def _final_header(
         by_order = prefix if place == 1 else f"{prefix}@{place}"
         changes["run"] = by_order if options.number_files else f"{prefix}@{_folder_digest(file)}"
     run = str(changes["run"])
-    if len(check_text(run, ("run",)).encode()) > MAX_RUN_BYTES:
+    try:
+        check_text(run)
+    except FormatError as fault:
+        raise FormatError(f"{_shown(file)}: the run's name: {fault.what}") from fault
+    if len(run.encode()) > MAX_RUN_BYTES:
         raise FormatError(f"{_shown(file)}: the run's name is longer than {MAX_RUN_BYTES} bytes")
     return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
 
