@@ -152,7 +152,6 @@ def test_usage_errors_exit_2(sqlite_cli: Cli) -> None:
         (("ingest", "missing.json"), "missing.json: cannot be read: No such file or directory"),
         (("ingest", "none*.json"), "none*.json: no file matches"),
         (("ingest", H200 / "rec.rank0.json", "--rank", "3"), "--rank 3, but the recording says 0"),
-        (("winners", "--kernel", "a\0"), "NUL"),
         (("winners",), "there is no registry here yet; `registry ingest` creates it"),
         (("runs", "withdraw", "x"), "there is no registry here yet"),
     ],
@@ -182,6 +181,7 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
         (("winners", "--db", "host=h password=SECRET"), "keyword=value is no database URL"),
         (("winners", "--db", "sqlite:///x.db?mode=ro"), "takes no options after ?"),
         (("winners", "--kernel", ""), "--kernel is empty"),
+        (("winners", "--kernel", "a\0"), "--kernel: a NUL character"),
         (("winners", "--db", "sqlite://x.db"), "a relative file has three slashes"),
     ],
 )
@@ -386,3 +386,51 @@ def test_rank_lists_stay_short(sqlite_cli: Cli, tmp_path: Path) -> None:
     assert "(50 ranks) of demo" in shown
     assert max(map(len, shown.splitlines())) < 140
     assert rank_ranges(range(1, 100, 2)) in sqlite_cli("disagreements", "--format", "csv").stdout
+
+
+UNDECODABLE = "\udc80"  # what Python makes of a byte on the command line that is not UTF-8
+
+
+@pytest.mark.parametrize("option", ["--kernel", "--arch", "--run", "--source", "--triton", "--package"])
+def test_a_filter_that_no_database_can_hold_is_wrong_usage_and_is_named(sqlite_cli: Cli, option: str) -> None:
+    refused = sqlite_cli("winners", option, UNDECODABLE + "=1" * (option == "--package"))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"error: {option}: a lone surrogate" in refused.stderr
+
+
+def test_exports_of_an_architecture_that_cannot_be_asked_for(sqlite_cli: Cli) -> None:
+    sqlite_cli("ingest", H200, "--run", "july", "--triton", "3.6.0")
+    for arch, why in ((UNDECODABLE, "--arch: a lone surrogate"), ("", "--arch is empty")):
+        refused = sqlite_cli("exports", "--arch", arch)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert why in refused.stderr
+
+
+def test_an_unset_variable_is_no_run_and_no_folder(
+    sqlite_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ranks(tmp_path, [A, B])
+    monkeypatch.chdir(tmp_path)
+    for command in (["ingest", "", "--run", "x"], ["merge", "", "-o", "-"], ["report", ""]):
+        refused = sqlite_cli(*command)
+        assert (refused.exit_code, "a path is empty" in refused.stderr) == (2, True)
+    assert sqlite_cli("ingest", ".", "--run", "x").exit_code == 0
+    for command in (["disagreements"], ["winners"], ["ranks"], ["misses"], ["export", "--arch", "sm90"]):
+        refused = sqlite_cli(*command, "--run", "")
+        assert (refused.exit_code, "--run is empty" in refused.stderr) == (2, True)
+    assert sqlite_cli("winners", "--source", "").exit_code == 0  # of recordings that state none
+
+
+def test_a_file_whose_name_gives_no_run_is_named(sqlite_cli: Cli, tmp_path: Path) -> None:
+    file = write_recording(tmp_path / f"rec{UNDECODABLE}.rank0.json", {})
+    refused = sqlite_cli("ingest", file)
+    assert refused.exit_code == 1
+    assert r"rec\udc80.rank0.json: the run's name: a lone surrogate" in refused.stderr
+
+
+def test_max_regression_against_a_name_that_cannot_be_looked_at(sqlite_cli: Cli, tmp_path: Path) -> None:
+    write_ranks(tmp_path, [A, A])
+    sqlite_cli("ingest", tmp_path, "--run", "x")
+    refused = sqlite_cli("export", "--arch", "sm90", "--max-regression", 3, "-o", tmp_path / ("x" * 300))
+    assert refused.exit_code == 1
+    assert "xxx: cannot be written: File name too long" in refused.stderr

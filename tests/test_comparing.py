@@ -266,3 +266,42 @@ def test_two_files_are_compared_without_any_database(tmp_path: Path) -> None:
         assert (done.returncode, "there is no registry here yet" in done.stderr) == (1, True)
     assert not database.exists()
     assert read_table(one).digest != read_table(two).digest
+
+
+@pytest.mark.parametrize("percent", [float("inf"), float("nan"), 10**400, -1, True, "3", None])
+def test_a_table_that_states_no_finite_percentage(store: Store, tmp_path: Path, percent: object) -> None:
+    write_ranks(tmp_path, [A, A])
+    take(store, tmp_path)
+    stated = {"tuning_registry": {"generalized": {"percent": percent}}}
+    found = check_table(store, table({"k": {"M=1": A}}, **stated), EVERYTHING)
+    assert found.problems == ["votes: the table's generalized/percent is no percentage of at least 0"]
+
+
+@pytest.mark.parametrize("digest", ["\0", "\ud800", "%", "beginning"])
+def test_a_table_whose_digest_is_none_is_compared_with_all_votes(store: Store, tmp_path: Path, digest: str) -> None:
+    write_ranks(tmp_path, [A, A])
+    take(store, tmp_path)
+    made = export_table(store, Selection(arch="sm90"), ExportOptions(min_votes=2))
+    remember_export(
+        store, made, Selection(arch="sm90"), ExportOptions(min_votes=2), output="o", exported_by="ada", now=NOW
+    )
+    stated = made.payload["tuning_registry"]["digest"][:8] if digest == "beginning" else digest
+    found = check_table(store, table({"k": {"M=1": A}}, tuning_registry={"digest": stated}), EVERYTHING)
+    assert found.compared is not None
+    assert found.compared.logged_at is None
+    assert [problem.partition(":")[0] for problem in found.problems] == ["edited"]
+
+
+def test_a_table_of_no_architecture_is_none(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "nameless.json"
+    file.write_text(json.dumps({"arch": "", "kernels": {}}))
+    for command in (["check", file], ["diff", file], ["diff", file, file]):
+        refused = cli(*command)
+        assert (refused.exit_code, "nameless.json: at arch: an empty name" in refused.stderr) == (1, True)
+
+
+def test_absent_and_empty_versions_of_tables_are_no_change(cli: Cli, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text(json.dumps({"arch": "sm90", "kernels": {}}))
+    new.write_text(json.dumps({"arch": "sm90", "kernels": {}, "triton": "", "packages": {}}))
+    assert "not stated ->" not in cli("diff", old, new).stderr

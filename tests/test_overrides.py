@@ -291,3 +291,17 @@ def test_the_commands(cli: Cli) -> None:
     assert "2 events" in cli("overrides", "--all").stderr
     assert cli("lift", 1, "--reason", "twice").exit_code == 1
     assert cli("pin", *place, "--reason", "x", "--until", "soon").exit_code == 2
+
+
+def test_what_is_typed_and_cannot_be_stored_is_wrong_usage(store: Store, tmp_path: Path) -> None:
+    votes(store, tmp_path, M1=[A, A])
+    said: dict[str, Any] = {"key": "M=1", "force": True}
+    for name in ("arch", "kernel", "key", "reason", "author"):
+        for text, why in (("", "is empty"), (" ", "is empty"), ("\udc80", "lone surrogate"), ("a\0", "NUL")):
+            with pytest.raises(UsageError, match=f"--{name}.*{why}"):
+                decide(store, "pin", chosen=A, **{**said, name: text})
+    for text in ("\udc80", "\ud800"):
+        wrong = json.dumps(config(B=text), ensure_ascii=False)
+        with pytest.raises(UsageError, match="not UTF-8"):
+            decide(store, "pin", "M=1", wrong, force=True)
+    assert list_overrides(store, everything=True) == []

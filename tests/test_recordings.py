@@ -281,3 +281,12 @@ def test_a_name_that_holds_infinity_keeps_it(tmp_path: Path) -> None:
     path = write_recording(tmp_path / "t.rank0.json", timed)
     assert QuickReader().read(path) == read_recording(path)
     assert list(read_recording(path).timings["sm90"]) == ["sum_Infinity_k"]
+
+
+@pytest.mark.parametrize("section", ["votes", "timings", "observations", "candidate_sets"])
+def test_a_strange_architecture_is_reported_whatever_is_recorded_on_it(section: str) -> None:
+    value = {"votes": FULL, "timings": [[FULL, [1, 1, 1]]], "candidate_sets": "abc",
+             "observations": {"config": None, "reason": "miss: no key"}}[section]  # fmt: skip
+    kernels = {"k": {"M=1": value}}
+    document = version_1({}) | {section: {"MI300X": kernels, "SM_90": kernels}}
+    assert parse_recording(json.dumps(document).encode(), "r.json").strange_archs() == ["MI300X"]

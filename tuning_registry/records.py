@@ -205,4 +205,5 @@ class Recording:
 
     def strange_archs(self) -> list[str]:
         """Architectures that are spelled like no known one: stored as given, worth a word to the user."""
-        return sorted(arch for arch in self.votes if not is_known_arch(normal_arch(arch)))
+        named = {*self.votes, *self.observations, *self.timings, *self.candidate_sets}
+        return sorted(arch for arch in named if not is_known_arch(normal_arch(arch)))

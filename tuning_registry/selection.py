@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tuning_registry.canonical import check_text
-from tuning_registry.errors import UsageError
+from tuning_registry.errors import FormatError, UsageError
 from tuning_registry.names import normal_arch, normal_distribution
 from tuning_registry.records import NOT_STATED
 
@@ -35,21 +35,32 @@ class Selection:
     packages: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises FormatError for text that no database can hold, UsageError for an empty filter."""
-        for name in ("arch", "kernel", "triton"):
-            if getattr(self, name) == "":
-                raise UsageError(f"--{name} is empty")
-        for name in ("arch", "kernel", "source", "triton"):
-            value = getattr(self, name)
-            if value is not None:
-                check_text(value, (name,))
-        for text in (*self.runs, *self.packages, *self.packages.values()):
-            check_text(text)
+        """Raises UsageError for an empty filter, or text that no database can hold."""
+        said = {"arch": [self.arch], "kernel": [self.kernel], "source": [self.source], "triton": [self.triton],
+                "run": self.runs, "package": [*self.packages, *self.packages.values()]}  # fmt: skip
+        for name, texts in said.items():
+            for text in texts:
+                if text == "" and name != "source":  # none stated: that is a source to ask for
+                    raise UsageError(f"--{name} is empty")
+                if text is not None:
+                    check_option(name, text)
 
     def normalised(self) -> Selection:
         """The same filters with architecture and distributions in the form the database holds."""
         packages = {normal_distribution(name): version for name, version in self.packages.items()}
         return replace(self, arch=normal_arch(self.arch) if self.arch else self.arch, packages=packages)
+
+
+def check_option(name: str, text: str) -> str:
+    """What an option was given, once it is known that a database can hold it.
+
+    Raises:
+        UsageError: It cannot; names the option.
+    """
+    try:
+        return check_text(text)
+    except FormatError as fault:
+        raise UsageError(f"--{name}: {fault.what}") from fault
 
 
 def parse_packages(pairs: list[str]) -> dict[str, str]:

@@ -38,7 +38,7 @@ def find_config(argument: str, known: Iterable[str]) -> str:
     """
     if argument.lstrip().startswith("{"):
         try:
-            return config_text(parse_json(argument.encode(errors="replace"), "--config"))
+            return config_text(parse_json(argument.encode(errors="surrogatepass"), "--config"))
         except FormatError as error:
             raise UsageError(f"--config is not a config: {error}") from error
     wanted = " ".join(argument.split())

@@ -269,6 +269,8 @@ def _check_shape(document: object) -> None:
             raise FormatError(
                 f"expected {'a string' if kind is str else 'an object'}, found {describe(value)}", (name,)
             )
+    if not document["arch"]:
+        raise FormatError("an empty name", ("arch",))
     ours = document.get(EXTRA, {})
     version = ours.get("version", FORMAT_VERSION) if isinstance(ours, dict) else None
     if type(version) is not int or version > FORMAT_VERSION:

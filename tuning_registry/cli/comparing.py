@@ -73,7 +73,7 @@ def _between_files(
     from tuning_registry.operations.differences import compare_tables
 
     for name in _STATED:
-        before, after = old.provenance.get(name), new.provenance.get(name)
+        before, after = old.provenance.get(name) or None, new.provenance.get(name) or None
         if before != after:
             say(printable(f"note: {name}: {before or 'not stated'} -> {after or 'not stated'}"))
     try:

@@ -12,7 +12,8 @@ from tuning_registry.errors import UsageError
 from tuning_registry.locations import DATABASE_VARIABLE, default_database
 
 _KEYWORDS = re.compile(r"\b(host|user|password|dbname|port)\s*=")  # a libpq connection string
-_URL_START = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:")  # a slash short, but no file name
+_URL_START = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?(:|//)")  # a slash or colon short, but no file name
+_USER_AND_PASSWORD = re.compile(r"(\w*:?//)?[^/@:]+:[^@]*@")  # ... likewise, and with what must not be printed
 # Options of a Postgres URL that are printed; any other may hold a secret, a mistyped `pasword` too.
 _SHOWN_OPTIONS = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
 
@@ -38,9 +39,7 @@ def parse_url(text: str) -> sa.URL:
     if "\0" in text:
         raise UsageError("the database URL holds a NUL character")
     if "://" not in text and not _URL_START.match(text):
-        if _KEYWORDS.search(text):
-            raise UsageError("keyword=value is no database URL here; expected postgresql://USER@HOST/NAME")
-        return sa.URL.create("sqlite", database=os.path.expanduser(text))  # noqa: PTH111  # keeps ./ and //
+        return _url_of_file(text)
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError):
@@ -60,6 +59,17 @@ def parse_url(text: str) -> sa.URL:
             raise UsageError("an SQLite URL takes no options after ?")
         return url.set(drivername="sqlite", database=url.database or ":memory:")
     raise UsageError(f"{url.drivername} is not supported; expected sqlite:///FILE or postgresql://USER@HOST/NAME")
+
+
+def _url_of_file(path: str) -> sa.URL:
+    if _KEYWORDS.search(path):
+        raise UsageError("keyword=value is no database URL here; expected postgresql://USER@HOST/NAME")
+    if _USER_AND_PASSWORD.match(path):
+        raise UsageError(
+            "USER:PASSWORD@ belongs in a database URL, postgresql://USER@HOST/NAME; the path of a file with such a "
+            "name begins with ./"
+        )
+    return sa.URL.create("sqlite", database=os.path.expanduser(path))  # noqa: PTH111  # keeps ./ and //
 
 
 def is_in_memory(url: sa.URL) -> bool:

@@ -74,7 +74,11 @@ class Attribution:
             by_order = prefix if place == 1 else f"{prefix}@{place}"
             changes["run"] = by_order if options.number_files else f"{prefix}@{_folder_digest(file)}"
         run = str(changes["run"])
-        if len(check_text(run, ("run",)).encode()) > MAX_RUN_BYTES:
+        try:
+            check_text(run)
+        except FormatError as fault:
+            raise FormatError(f"{_shown(file)}: the run's name: {fault.what}") from fault
+        if len(run.encode()) > MAX_RUN_BYTES:
             raise FormatError(f"{_shown(file)}: the run's name is longer than {MAX_RUN_BYTES} bytes")
         return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
 

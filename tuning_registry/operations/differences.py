@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -20,6 +22,7 @@ from tuning_registry.selection import Selection
 from tuning_registry.table import EXTRA, TunedTable
 from tuning_registry.table_diff import TableChange, diff_tables
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 NEVER: Final = "0001-01-01"  # a day on which no override has expired: comparing is no exporting
 
 
@@ -120,7 +123,9 @@ def _how_made(table: TunedTable) -> tuple[str, float | None]:
     percent = generalized.get("percent") if isinstance(generalized, dict) else None
     if policy not in POLICIES:
         raise TableError(f"the table states the policy {policy!r}; expected one of {', '.join(POLICIES)}")
-    if generalized is not None and (isinstance(percent, bool) or not isinstance(percent, int | float) or percent < 0):
+    if generalized is not None and (
+        isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= sys.float_info.max
+    ):
         raise TableError("the table's generalized/percent is no percentage of at least 0")
     return policy, percent
 
@@ -130,7 +135,8 @@ def _filters_of(store: Store, table: TunedTable, asked: Selection) -> tuple[dict
     if given != Selection(arch=table.arch).normalised():
         return {"selection": given}, None
     digest = stated_digest(table) or table.digest
-    logged = list_exports(store, digest, table.arch)
+    # The log takes the beginning of a digest for it, too; a table states a whole one, or none that is known.
+    logged = list_exports(store, digest, table.arch) if _DIGEST.fullmatch(digest) else []
     if not logged:
         return {"selection": given}, None
     said = dict(logged[0].filters)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tuning_registry.canonical import check_text, dump_json
+from tuning_registry.canonical import dump_json
 from tuning_registry.db.store import Store
 from tuning_registry.errors import UsageError
 from tuning_registry.names import normal_arch
 from tuning_registry.operations.export import Export, ExportOptions
-from tuning_registry.selection import Selection
+from tuning_registry.selection import Selection, check_option
 
 WAIT_S = 2.0
 
@@ -81,11 +81,12 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
         arch: Only of this architecture.
 
     Raises:
-        UsageError: An empty digest.
+        UsageError: An empty digest or architecture, or text that no database can hold.
         DatabaseError: The database cannot be read.
     """
-    if digest is not None and not check_text(digest, ("digest",)).strip():
-        raise UsageError("--digest is empty")
+    for name, text in (("digest", digest), ("arch", arch)):
+        if text is not None and not check_option(name, text).strip():
+            raise UsageError(f"--{name} is empty")
     with store.reading() as reading:
         rows = reading.exports_made(digest and digest.strip().lower(), arch and normal_arch(arch))
     return [

@@ -32,9 +32,12 @@ def find_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
 
     Raises:
         FileError: A path does not exist, or names no file.
+        UsageError: A path is empty, as an unset variable is: it must not mean all that lies in this folder.
     """
     several = [paths] if isinstance(paths, str | os.PathLike) else paths
     found: dict[Path, None] = {}
+    if "" in several:
+        raise UsageError("a path is empty; the folder that this runs in is called .")
     for path in (match for given in several for match in expand_glob(Path(given))):
         below = [path]
         if os.path.isdir(path):  # noqa: PTH112  # false where Path.is_dir raises; reading then says why

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tuning_registry.canonical import check_text
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, SelectionError, UsageError, printable
 from tuning_registry.names import ANY_KEY, bare_name, lookup_key, normal_arch
+from tuning_registry.selection import check_option
 from tuning_registry.short_configs import find_config, short_config
 
 PIN: Final = "pin"
@@ -154,11 +154,12 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
         ConflictError: A standing override says the opposite.
         DatabaseError: The database cannot be written.
     """
-    for name, value in (("reason", reason), ("author", author), ("key", key), ("kernel", kernel)):
-        if not check_text(value, (name,)).strip():
+    said = {"reason": reason, "author": author, "key": key, "kernel": kernel, "arch": arch}
+    for name, value in said.items():
+        if not check_option(name, value).strip():
             raise UsageError(f"--{name} is empty")
     last = _parse_day(until, now)
-    arch = normal_arch(check_text(arch, ("arch",)))
+    arch = normal_arch(arch)
     if store.revision() is None:
         raise store.absent()
     with store.writing() as transaction:
@@ -188,7 +189,7 @@ def lift_override(store: Store, number: int, *, reason: str, author: str, now: d
         DatabaseError: The database cannot be written.
     """
     for name, value in (("reason", reason), ("author", author)):
-        if not check_text(value, (name,)).strip():
+        if not check_option(name, value).strip():
             raise UsageError(f"--{name} is empty")
     if store.revision() is None:
         raise store.absent()
