@@ -13,7 +13,7 @@ from tuning_registry.canonical import config_text
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FormatError, RecordingError
 from tuning_registry.operations.export import export_table
-from tuning_registry.operations.reports import list_runs
+from tuning_registry.operations.reports import describe_status, list_runs, set_withdrawn
 from tuning_registry.records import candidate_set_digest
 from tuning_registry.selection import Selection
 
@@ -148,6 +148,16 @@ def test_copied_timings_are_refused_or_named(store: Store, tmp_path: Path) -> No
     write_recording(tmp_path / "d" / "rec.rank1.json", VOTES)
     write_timings(tmp_path / "d" / "timings.rank1.json")
     assert list(take(store, tmp_path / "d", run="fourth").same_content.values()) == [1]
+
+
+def test_status_counts_what_counts(store: Store, tmp_path: Path) -> None:
+    file = write_recording(tmp_path / "1.json", version_1(VOTES, timings=TIMED))
+    other = write_recording(tmp_path / "2.json", version_1(VOTES, timings={"sm90": {"k": {"M=1": [[A, [9, 9, 9]]]}}}))
+    take(store, file, run=None)
+    take(store, other, run=None, replace=True)
+    assert (describe_status(store)["votes"], describe_status(store)["timings"]) == (1, 1)
+    set_withdrawn(store, "job-1", "2026-11-30")
+    assert (describe_status(store)["votes"], describe_status(store)["timings"]) == (0, 0)
 
 
 def sets_in(store: Store) -> list[str]:

@@ -29,10 +29,11 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(handle)
+            raise FileError(f"{printable(str(path))}: not a regular file")
         with open(handle, "rb") as file:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise FileError(f"{printable(str(path))}: not a regular file")
             if status.st_size > MAX_FILE_BYTES:
                 raise FileError(
                     f"{printable(str(path))}: larger than {MAX_FILE_BYTES >> 20} MiB, the most that is read"

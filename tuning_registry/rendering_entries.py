@@ -159,5 +159,6 @@ def _devices(found: ExplainedEntry) -> str:
         for text in sorted({*view.votes, *view.medians_ms}, key=lambda text: (-view.votes.get(text, 0), text)):
             median = view.medians_ms.get(text)
             timed = f", {median:.6g} ms" if median is not None else ""
-            lines.append(f"{_INDENT}  {short_config(text)}: {view.votes.get(text, 0)} votes{timed}")
+            votes = view.votes.get(text, 0)
+            lines.append(f"{_INDENT}  {short_config(text)}: {votes} {'vote' if votes == 1 else 'votes'}{timed}")
     return join_lines(map(printable, lines))

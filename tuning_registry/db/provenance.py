@@ -132,6 +132,16 @@ def packages_known() -> sa.Select[Any]:
     return sa.select(environment_modules.c.package).distinct().order_by(environment_modules.c.package)
 
 
+def counting_rows(table: sa.Table) -> sa.Select[int]:
+    """How many rows has a table, without those of recordings that do not count: superseded, or of a withdrawn run?"""
+    left_out = (
+        sa.select(recordings.c.id)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .where((recordings.c.superseded_at != CURRENT) | recorded_runs.c.withdrawn_at.is_not(None))
+    )
+    return row_count(table).where(table.c.recording_id.not_in(left_out))
+
+
 def row_count(table: sa.Table) -> sa.Select[int]:
     """How many rows has a table?"""
     return sa.select(sa.func.count()).select_from(table)

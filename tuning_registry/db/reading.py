@@ -139,10 +139,14 @@ class Reading:
         """See `provenance.packages_known`."""
         return list(self.connection.execute(provenance.packages_known()).scalars())
 
-    def row_counts(self) -> dict[str, int]:
-        """Number of rows of every table."""
-        tables = schema.metadata.sorted_tables
+    def row_counts(self, *names: str) -> dict[str, int]:
+        """Number of rows of these tables, or of every one."""
+        tables = [table for table in schema.metadata.sorted_tables if not names or table.name in names]
         return {table.name: self.connection.execute(provenance.row_count(table)).scalar_one() for table in tables}
+
+    def counting_rows(self, table: str) -> int:
+        """See `provenance.counting_rows`."""
+        return self.connection.execute(provenance.counting_rows(schema.metadata.tables[table])).scalar_one()
 
     def engine_name(self) -> str:
         """Database and version, for `registry status`."""

@@ -171,7 +171,8 @@ def describe_status(store: Store) -> dict[str, Any]:
     if status["revision"] is None:
         return status
     with store.reading() as reading:
-        counts = reading.row_counts()
+        counts = reading.row_counts("recordings", "entries", "configs")
+        current = {name: reading.counting_rows(name) for name in ("timings", "observations")}
         status["engine"] = reading.engine_name()
     runs = list_runs(store)
     counting = [run for run in runs if not run.withdrawn_at]
@@ -183,8 +184,7 @@ def describe_status(store: Store) -> dict[str, Any]:
         "entries": counts["entries"],
         "configs": counts["configs"],
         "votes": sum(run.votes for run in counting),
-        "timings": counts["timings"],
-        "observations": counts["observations"],
+        **current,
     }
     for name in ("archs", "triton", "packages", "devices"):
         status[name] = sorted({value for run in counting for value in getattr(run, name)})
