@@ -37,8 +37,11 @@ def find_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
 
     Raises:
         FileError: A path does not exist, or names no file.
+        UsageError: A path is empty: a variable of a script that is not set, and not the current folder.
     """
     several = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not all(os.fspath(path) for path in several):
+        raise UsageError("a PATH is empty; write . for the current folder")
     found: dict[Path, None] = {}
     for path in (match for given in several for match in expand_glob(Path(given))):
         below = [path]
