@@ -94,6 +94,12 @@ class TunedTable:
         return self._texts
 
     @property
+    def packages(self) -> dict[str, str]:
+        """Version by distribution, as the table states it; what is no text, in words."""
+        stated = self.provenance.get("packages") or {}
+        return {name: version if isinstance(version, str) else describe(version) for name, version in stated.items()}
+
+    @property
     def has_bare_names(self) -> bool:
         """Whether an entry names its kernel without a module: then `declare` matters."""
         return any("." not in kernel for kernel in self._texts)
@@ -269,6 +275,8 @@ def _check_shape(document: object) -> None:
             raise FormatError(
                 f"expected {'a string' if kind is str else 'an object'}, found {describe(value)}", (name,)
             )
+    if not document["arch"]:
+        raise FormatError("an empty name", ("arch",))
     ours = document.get(EXTRA, {})
     version = ours.get("version", FORMAT_VERSION) if isinstance(ours, dict) else None
     if type(version) is not int or version > FORMAT_VERSION:

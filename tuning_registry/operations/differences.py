@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -117,10 +118,11 @@ def _how_made(table: TunedTable) -> tuple[str, float | None]:
     ours: Mapping[str, Any] = table.provenance.get(EXTRA) or {}
     policy = ours.get("policy", MAJORITY)
     generalized = ours.get("generalized")
-    percent = generalized.get("percent") if isinstance(generalized, dict) else None
+    percent: Any = generalized.get("percent") if isinstance(generalized, dict) else None
     if policy not in POLICIES:
         raise TableError(f"the table states the policy {policy!r}; expected one of {', '.join(POLICIES)}")
-    if generalized is not None and (isinstance(percent, bool) or not isinstance(percent, int | float) or percent < 0):
+    is_number = isinstance(percent, int | float) and not isinstance(percent, bool)
+    if generalized is not None and not (is_number and 0 <= percent <= sys.float_info.max):  # NaN is not, either
         raise TableError("the table's generalized/percent is no percentage of at least 0")
     return policy, percent
 
@@ -129,8 +131,8 @@ def _filters_of(store: Store, table: TunedTable, asked: Selection) -> tuple[dict
     given = replace(asked, arch=table.arch).normalised()
     if given != Selection(arch=table.arch).normalised():
         return {"selection": given}, None
-    digest = stated_digest(table) or table.digest
-    logged = list_exports(store, digest, table.arch)
+    digest = (stated_digest(table) or "").strip() or table.digest
+    logged = [made for made in list_exports(store, digest, table.arch) if made.digest == digest]
     if not logged:
         return {"selection": given}, None
     said = dict(logged[0].filters)
