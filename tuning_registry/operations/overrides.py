@@ -14,8 +14,9 @@ from typing import Any, Final
 from tuning_registry.canonical import check_text
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
+from tuning_registry.entries import read_entries
 from tuning_registry.errors import ConflictError, SelectionError, UsageError, printable
-from tuning_registry.names import ANY_KEY, bare_name, lookup_key, normal_arch
+from tuning_registry.names import ANY_KEY, bare_name, lookup_key
 from tuning_registry.short_configs import find_config, short_config
 
 PIN: Final = "pin"
@@ -154,11 +155,11 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
         ConflictError: A standing override says the opposite.
         DatabaseError: The database cannot be written.
     """
-    for name, value in (("reason", reason), ("author", author), ("key", key), ("kernel", kernel)):
+    for name, value in (("reason", reason), ("author", author), ("key", key), ("kernel", kernel), ("arch", arch)):
         if not check_text(value, (name,)).strip():
             raise UsageError(f"--{name} is empty")
     last = _parse_day(until, now)
-    arch = normal_arch(check_text(arch, ("arch",)))
+    (arch,) = read_entries({arch: {kernel: {key: ""}}}, str)  # names that no recording and no table could hold
     if store.revision() is None:
         raise store.absent()
     with store.writing() as transaction:
