@@ -265,6 +265,29 @@ def test_names_cannot_drive_the_terminal(sqlite_cli: Cli, tmp_path: Path) -> Non
     assert json.loads(sqlite_cli("winners", "--format", "json").stdout)[0]["kernel"] == evil
 
 
+def test_errors_are_as_inert_as_tables(sqlite_cli: Cli, tmp_path: Path) -> None:
+    evil = "arch\x1b[31m\n\u202e"
+    write_recording(tmp_path / "in" / "rec.rank0.json", {evil: {"k": {"M=1": A}}, "sm90": {"k": {"M=1": A}}})
+    sqlite_cli("ingest", tmp_path / "in", "--run", "x", "--triton", evil)
+    write_ranks(tmp_path / "more", [A])
+    sqlite_cli("ingest", tmp_path / "more", "--run", "y", "--triton", "3.6.0")
+    other, mine = tmp_path / "other.json", tmp_path / "mine.json"
+    assert sqlite_cli("export", "--arch", evil, "-o", other).exit_code == 0
+    assert sqlite_cli("export", "--arch", "sm90", "--run", "y", "-o", mine).exit_code == 0
+    for command in (
+        ("diff", mine, other),
+        ("export", "--arch", "sm90"),
+        ("export", "--arch", "sm100"),
+        ("merge", tmp_path / "in", "-o", "-"),
+        ("pin", "--arch", evil, "--kernel", "x", "--key", "*", "--config", "B=1", "--reason", "r"),
+    ):
+        for options in ((), ("--debug",)):
+            result = sqlite_cli(*options, *command)
+            assert result.exit_code == 1
+            assert "\\n\\u202e" in result.stderr
+            assert not set("\x1b\u202e") & set(result.stdout + result.stderr), command
+
+
 def test_csv_cells_are_not_formulas(sqlite_cli: Cli, tmp_path: Path) -> None:
     write_ranks(tmp_path, [A, B], kernel="=cmd()")
     sqlite_cli("ingest", tmp_path, "--run", "@run")
@@ -413,7 +436,7 @@ def test_an_unset_variable_is_no_run_and_no_folder(
     monkeypatch.chdir(tmp_path)
     for command in (["ingest", "", "--run", "x"], ["merge", "", "-o", "-"], ["report", ""]):
         refused = sqlite_cli(*command)
-        assert (refused.exit_code, "a path is empty" in refused.stderr) == (2, True)
+        assert (refused.exit_code, "a PATH is empty" in refused.stderr) == (2, True)
     assert sqlite_cli("ingest", ".", "--run", "x").exit_code == 0
     for command in (["disagreements"], ["winners"], ["ranks"], ["misses"], ["export", "--arch", "sm90"]):
         refused = sqlite_cli(*command, "--run", "")

@@ -148,7 +148,10 @@ def test_tables_that_cannot_be_compared_are_refused(store: Store, tmp_path: Path
     with pytest.raises(TableError, match="two architectures: sm90 and sm80"):
         compare_tables(table({}), TunedTable("sm80", {}), None, EVERYTHING)
     odd = [({"policy": ["x"]}, "the policy"), ({"generalized": {"percent": True}}, "no percentage"),
-           ({"generalized": {"percent": -1}}, "no percentage"), ({"generalized": 5}, "no percentage")]  # fmt: skip
+           ({"generalized": {"percent": -1}}, "no percentage"), ({"generalized": 5}, "no percentage"),
+           ({"generalized": {"percent": float("nan")}}, "no percentage"),
+           ({"generalized": {"percent": 10**400}}, "no percentage"),
+           ({"generalized": {"percent": float("inf")}}, "no percentage")]  # fmt: skip
     for ours, message in odd:
         with pytest.raises(TableError, match=message):
             compare_with_votes(store, table({"k": {"M=1": A}}, tuning_registry=ours), EVERYTHING)
@@ -201,6 +204,32 @@ def test_votes_that_give_no_table_are_a_problem_of_their_own(store: Store, tmp_p
         "the table states no digest: whether it was edited cannot be told",
         "the table does not state its triton version",
     ]
+
+
+@pytest.mark.parametrize("stated", [" ", "5", "%"])
+def test_a_digest_that_is_none_finds_no_other_tables_filters(store: Store, tmp_path: Path, stated: str) -> None:
+    take(store, *write_ranks(tmp_path, [A]))
+    made = exported(store, Selection(arch="sm90", runs=("demo",)))
+    assert compare_with_votes(store, made, EVERYTHING).logged_at is not None
+    start = made.digest[0] if stated == "5" else stated
+    made.provenance["tuning_registry"]["digest"] = start
+    found = checked(store, made)
+    assert [problem[:6] for problem in found.problems] == ["edited"]
+    assert found.compared is not None
+    assert (found.compared.logged_at is None) == bool(start.strip())  # none at all: looked up by its entries
+
+
+@pytest.mark.parametrize("version", ["9" * 5000, "[1]", "null", "1e999"])
+def test_package_versions_that_are_no_text_are_told_in_words(cli: Cli, tmp_path: Path, version: str) -> None:
+    write_ranks(tmp_path / "in", [A])
+    cli("ingest", tmp_path / "in", "--run", "demo")
+    good, odd = tmp_path / "t.json", tmp_path / "odd.json"
+    cli("export", "--arch", "sm90", "-o", good)
+    odd.write_text(good.read_text().replace('"packages": {}', f'"packages": {{"numpy": {version}}}'))
+    shown = cli("diff", good, odd)
+    assert (shown.exit_code, shown.stdout) == (0, "")
+    assert "note: packages: not stated -> {'numpy': '" in shown.stderr
+    assert cli("check", odd).exit_code == 0
 
 
 def test_diff_in_its_formats(cli: Cli, store: Store, tmp_path: Path) -> None:

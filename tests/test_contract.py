@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from tests.conftest import H200, Cli, config, version_1, write_ranks, write_recording
 from tuning_registry import merge_records
+from tuning_registry.canonical import config_text
 from tuning_registry.db.schema import HEAD
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, RecordingError, SchemaError, SelectionError, UsageError
@@ -494,6 +495,26 @@ def test_one_bad_file_refuses_all_and_keep_going_takes_the_rest(store: Store, tm
     for path in (paths[3], paths[5], paths[6]):
         path.write_bytes(good)
     assert take(store, *paths).new == 3
+
+
+def test_nothing_of_a_skipped_recording_goes_to_the_next(store: Store, tmp_path: Path) -> None:
+    timed = [[A, [1, 1, 1]]]
+    twice = version_1({"sm90": {"k": {"M=1": A}}}, rank=0, timings={"sm90": {"k": {"N=1": timed, "N=True": timed}}})
+    bad = write_recording(tmp_path / "0.json", twice)
+    good = write_recording(tmp_path / "1.json", version_1({"sm90": {"k": {"M=1": B}}}, rank=1))
+    report = take(store, bad, good, run=None, keep_going=True)
+    assert (report.new, report.votes, len(report.skipped)) == (1, 1, 1)
+    (winner,) = find_winners(store, Selection())
+    assert (winner.choices[0].config, winner.votes) == (config_text(B), 1)
+    assert all_rows(store) | {"votes": 1, "timings": 0, "candidate_sets": 0} == all_rows(store)
+
+
+def test_an_empty_path_is_not_the_current_folder(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ranks(tmp_path, [A])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="a PATH is empty"):
+        ingest(store, [""])
+    assert ingest(store, ["."]).new == 1
 
 
 def test_one_truncated_file_among_1024_leaves_the_database_as_it_was(store: Store, tmp_path: Path) -> None:

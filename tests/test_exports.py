@@ -9,6 +9,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conftest import H200, Cli, config, run_registry, version_1, write_ranks, write_recording
 from tests.test_contract import take
 from tuning_registry.db.store import Store
@@ -36,6 +38,9 @@ def test_a_digest_leads_back_to_the_votes(store: Store, tmp_path: Path) -> None:
     assert (first.entries, first.recordings, first.output) == (made.entries, 8, "tables/sm90.json")
     assert first.exported_at == "2026-11-30T12:00:00.000000+00:00"
     assert len(list_exports(store, digest[:12].upper())) == 2
+    for arch, message in (("", "--arch is empty"), ("\udcff", "a lone surrogate")):
+        with pytest.raises(ValueError, match=message):
+            list_exports(store, arch=arch)
     assert list_exports(store, "0" * 64) == list_exports(store, digest[1:20]) == list_exports(store, arch="sm100") == []
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +20,7 @@ from tuning_registry.names import (
     split_key,
     top_module,
 )
+from tuning_registry.near_keys import differences
 
 
 @pytest.mark.parametrize(
@@ -84,6 +88,21 @@ plain = st.integers() | st.booleans() | st.none() | st.text() | st.floats(allow_
 def test_keys_meet_exactly_when_a_dict_cannot_tell_their_values_apart(one: object, other: object) -> None:
     same = {one: 0, other: 1} == {one: 1}  # how Triton's own cache tells keys apart
     assert (lookup_key(format_key([("M", one)], ["x"])) == lookup_key(format_key([("M", other)], ["x"]))) == same
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        lambda: split_key("e\\" + "x" * 1_500_000),
+        lambda: format_key([("M", "1" * 20_000 + "x")], []),
+        lambda: differences("|".join(["M=1"] * 12_000), "|".join(["M=2"] * 12_000)),
+    ],
+    ids=["one long field", "almost a number", "many fields"],
+)
+def test_long_keys_take_no_square_of_their_length(split: Callable[[], object]) -> None:
+    begin = time.process_time()
+    split()
+    assert time.process_time() - begin < 5
 
 
 def test_spellings_of_one_value_meet_and_others_do_not() -> None:

@@ -13,7 +13,7 @@ from tests.conftest import H200, Cli, config, version_1, write_ranks, write_reco
 from tests.test_contract import all_rows, take
 from tuning_registry.canonical import config_text
 from tuning_registry.db.store import Store
-from tuning_registry.errors import ConflictError, SchemaError, SelectionError, UsageError
+from tuning_registry.errors import ConflictError, FormatError, SchemaError, SelectionError, UsageError
 from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.overrides import Override, add_override, lift_override, list_overrides
 from tuning_registry.operations.reports import find_winners
@@ -228,12 +228,21 @@ def test_an_expired_override_stops_the_export_until_renewed_or_lifted(store: Sto
         ({"until": "2026-11-29"}, "--until 2026-11-29 is over already"),
         ({"reason": " "}, "--reason is empty"),
         ({"author": ""}, "--author is empty"),
+        ({"arch": ""}, "--arch is empty"),
     ],
 )
 def test_overrides_want_sensible_words(store: Store, tmp_path: Path, more: dict[str, str], message: str) -> None:
     votes(store, tmp_path, M1=[A])
     with pytest.raises(UsageError, match=message):
         decide(store, "pin", "M=1", A, **more)
+
+
+@pytest.mark.parametrize("names", [{"arch": "x" * 1001}, {"kernel": "x" * 1001 + ".k"}])
+def test_not_even_force_pins_what_no_table_can_hold(store: Store, tmp_path: Path, names: dict[str, str]) -> None:
+    votes(store, tmp_path, M1=[A])
+    with pytest.raises(FormatError, match="a name of 1001 bytes"):
+        decide(store, "pin", "*", A, force=True, **names)
+    assert export_table(store, SM90).entries == 1
 
 
 def test_without_a_registry_nothing_is_created(store: Store) -> None:

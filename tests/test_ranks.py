@@ -159,6 +159,15 @@ def test_the_command_in_its_formats(cli: Cli, tmp_path: Path) -> None:
     assert "DEVICE" not in cli("ranks").stdout
 
 
+def test_a_factor_beyond_all_numbers_is_none_in_json(cli: Cli, tmp_path: Path) -> None:
+    for rank, time in enumerate([5e-324] * 4 + [1e308]):
+        document = version_1({}, run="r", rank=rank, timings={"sm90": {"k": {"M=1": [[CONFIGS[0], [time] * 3]]}}})
+        write_recording(tmp_path / f"{rank}.json", document)
+    cli("ingest", tmp_path)
+    (wild,) = [row for row in json.loads(cli("ranks", "--format", "json").stdout) if row["rank"] == 4]
+    assert (wild["factor"], wild["outlier"]) == (None, ["slow"])
+
+
 def test_devices_are_shown_where_they_differ(cli: Cli, tmp_path: Path) -> None:
     for device in ("NVIDIA H100", "NVIDIA H200"):
         name = device.split()[1]

@@ -175,6 +175,13 @@ def test_unreadable_paths(tmp_path: Path) -> None:
             read_recording(path)
 
 
+def test_a_folder_is_no_regular_file_and_leaves_no_handle_open(tmp_path: Path) -> None:
+    handles = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(FileError, match="not a regular file"):
+        read_recording(tmp_path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == handles
+
+
 def test_the_quick_road_reads_the_real_recordings_alike() -> None:
     reader = QuickReader()
     files = sorted(H200.glob("*.json"))
@@ -274,6 +281,35 @@ def test_a_repeated_key_is_never_lost_on_the_quick_road(tmp_path: Path) -> None:
     twice = SEED.replace('"k": {', '"k": {"M=1": ' + TEXT + ", ")
     with pytest.raises(RecordingError, match="twice"):
         reader.read(write_recording(tmp_path / "bad.json", twice))
+
+
+@pytest.mark.parametrize("times", ["[1e300, 1, 1]", "[10e299, 1, 1]", "[1.5, 1, 1]"])
+@pytest.mark.parametrize(
+    "infinite", ['"source": "Infinity"', '"host": "1Infinity"', '"observations": {"sm90": {"Infinity": {}}}']
+)
+def test_infinity_elsewhere_is_not_made_up_for_by_a_number_in_its_place(infinite: str, times: str) -> None:
+    text = (
+        f'{{"format": "tuning-registry recording", "version": 1, "run": "r", "rank": 0, "votes": {{}}, {infinite}, '
+        f'"timings": {{"sm90": {{"k": {{"M=1": [[{TEXT}, {times}]]}}}}}}}}'
+    ).encode()
+    quick = QuickReader().read_quickly(text, "r.json")
+    assert quick is None or quick == parse_recording(text, "r.json")
+
+
+@pytest.mark.parametrize("times", ["[1Infinity, 1, 1], [10e299, 1, 1]", "[Infinity0, 1, 1], [1E300, 1, 1]"])
+def test_infinity_inside_a_number_is_no_time(times: str) -> None:
+    first, second = times.split("], ")
+    text = f'{{"sm90": {{"k": {{"M=1": [[{C1}, {first}]], [{C2}, {second}]]}}}}}}'.encode()
+    assert QuickReader().read_quickly(text, "r.json") is None
+
+
+def test_files_without_a_layout_in_common_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuning_registry.quick_read._LAYOUT_BYTES", 1000)
+    reader = QuickReader()
+    for number in range(50):
+        text = f'{{"sm90": {{"k": {{"M={number}": [[{C1}, [1, 2, 3]]]}}}}}}'.encode()
+        assert reader.read_quickly(text, "r.json") == parse_recording(text, "r.json")
+    assert len(reader._layouts) < 10
 
 
 def test_a_name_that_holds_infinity_keeps_it(tmp_path: Path) -> None:

@@ -209,6 +209,7 @@ def test_a_table_with_nothing_in_it_is_false() -> None:
         ({"kernels": {"k": {"M=1": {"kwargs": {}}}}}, "at k/M=1/num_warps: required config field"),
         ({"kernels": []}, "at kernels: expected an object, found an array"),
         ({"arch": 90}, "at arch: expected a string, found the integer 90"),
+        ({"arch": ""}, "at arch: an empty name"),
         ({"packages": "x"}, "at packages: expected an object"),
         ({"tuning_registry": {"version": 2}}, "expected table version 1, found the integer 2"),
     ],
@@ -264,6 +265,17 @@ def test_what_cannot_be_used_is_skipped_with_a_warning(tmp_path: Path, caplog: p
     assert len(warned) == 5
     for words in ("is for sm103, not sm90", "not a per-arch table", "cut off", "No such file", "not a regular file"):
         assert any(words in line for line in warned), (words, warned)
+
+
+def test_what_a_table_says_cannot_drive_the_terminal_from_a_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuning_registry.loader.installed_triton", lambda: "3.9.0")
+    write("sm90", {"k": {"*": config()}}, tmp_path / "other.json", triton="3\x1b[2J")
+    write("sm\x1b[2J", {"k": {"*": config()}}, tmp_path / "sm90.json")
+    assert load("sm90", [tmp_path, tmp_path / "other.json"])
+    assert len(caplog.records) == 2
+    assert "\x1b" not in caplog.text
 
 
 def test_another_triton_is_used_with_a_warning(

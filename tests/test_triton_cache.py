@@ -120,6 +120,15 @@ def test_keys_are_values_without_names_then_dtypes(tmp_path: Path, values: list[
     assert list(read(tmp_path, arch="sm90", triton="3.6.0").votes["sm90"]["k"]) == [key]
 
 
+@pytest.mark.parametrize("said", ['{"target": {"arch": %s}, "triton_version": "3"}' % ("9" * 5000),
+                                  '{"target": {"arch": 90}, "triton_version": "\\u0000"}'])  # fmt: skip
+def test_metadata_that_means_nothing_says_nothing(tmp_path: Path, said: str) -> None:
+    write_result(tmp_path, [1], [[A, [1, 1, 1]], [B, [2, 2, 2]]])
+    write_recording(tmp_path / ("B" * 52) / "k.json", said)
+    with pytest.raises(RecordingError, match="arch is not known: it holds no compiled kernels"):
+        read(tmp_path)
+
+
 def test_the_winner_is_the_one_that_triton_takes(tmp_path: Path) -> None:
     inf = [float("inf")] * 3
     write_result(tmp_path, [1], [[A, [2, 1, 3]], [B, [2, 0.5, 9]], [config(B=4), inf]], "by percentile")
@@ -150,6 +159,9 @@ def test_of_two_results_on_one_key_the_last_written_counts(tmp_path: Path) -> No
         ('{"key": [{}], "configs_timings": []}', "at key: an object, which no key value is"),
         ('{"key": [1], "configs_timings": {}}', "at configs_timings: expected an array"),
         ('{"key": ["a\\u0000"], "configs_timings": []}', "at key: a NUL"),
+        ('{"key": [%s], "configs_timings": []}' % ("9" * 5000), "at key: a long integer, which no key value is"),
+        ('{"key": [[%s]], "configs_timings": []}' % ("9" * 5000), "at key: a long integer"),
+        ('{"key": [%s], "configs_timings": []}' % ("[" * 700 + "]" * 700), "at key: nested more than 32 levels"),
         (
             json.dumps({"key": [1], "configs_timings": [[A | {"num_consumer_groups": 2}, [1, 1, 1]]]}),
             "at configs_timings/0/num_consumer_groups: the integer 2 changes the kernel",

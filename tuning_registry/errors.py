@@ -21,7 +21,14 @@ from __future__ import annotations
 
 
 class RegistryError(Exception):
-    """Base of every error raised on purpose by this package."""
+    """Base of every error raised on purpose by this package.
+
+    Its text is inert, whatever names stand in it: logs and tracebacks print it as it is.
+    """
+
+    def __str__(self) -> str:
+        """The message on one line, what could drive a terminal as escapes."""
+        return printable(super().__str__())
 
 
 class FormatError(RegistryError, ValueError):

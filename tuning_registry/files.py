@@ -29,16 +29,18 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(handle)
-            raise FileError(f"{printable(str(path))}: not a regular file")
-        with open(handle, "rb") as file:
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):  # asked before `open`, which refuses a folder in its own words
+                raise FileError(f"{printable(str(path))}: not a regular file")
             if status.st_size > MAX_FILE_BYTES:
                 raise FileError(
                     f"{printable(str(path))}: larger than {MAX_FILE_BYTES >> 20} MiB, the most that is read"
                 )
-            return file.read().removeprefix(_BOM)
+            with open(handle, "rb", closefd=False) as file:
+                return file.read().removeprefix(_BOM)
+        finally:
+            os.close(handle)
     except FileError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path

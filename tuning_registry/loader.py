@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tuning_registry.errors import RegistryError
+from tuning_registry.errors import RegistryError, printable
 from tuning_registry.locations import TABLE_PATH_VARIABLE, user_table_folder
 from tuning_registry.names import is_known_arch, normal_arch
 from tuning_registry.table import EXTRA, TunedTable, read_table
@@ -47,7 +47,7 @@ def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathL
             logger.warning("tuning_registry: table skipped: %s", error)
             continue
         if table.arch != wanted:
-            logger.warning("tuning_registry: table skipped: %s is for %s, not %s", file, table.arch, wanted)
+            logger.warning("tuning_registry: table skipped: %s is for %s, not %s", file, printable(table.arch), wanted)
             continue
         stated = table.provenance.get(EXTRA, {}).get("digest", table.digest)
         if stated != table.digest:
@@ -91,4 +91,4 @@ def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.Pat
 def _warn_of_other_triton(table: TunedTable, file: Path) -> None:
     made, here = table.provenance.get("triton", ""), installed_triton()
     if made and here and made.partition("+")[0] != here.partition("+")[0]:
-        logger.warning("tuning_registry: %s was recorded with Triton %s; this is %s", file, made, here)
+        logger.warning("tuning_registry: %s was recorded with Triton %s; this is %s", file, printable(made), here)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -10,12 +11,13 @@ UNNAMED = "?"  # the name of a key value that came without one (Triton's cache f
 
 _KNOWN_ARCH = re.compile(r"sm[0-9]{1,5}[a-z]?|gfx[0-9a-f]{1,8}|unknown")
 _NUMBER_LIKE = re.compile(
-    r"[+-]?([0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|True|False|None|nan|[+-]?inf", re.IGNORECASE
+    r"[+-]?([0-9][0-9_]*(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|True|False|None|nan|[+-]?inf", re.IGNORECASE
 )
 _FLOAT = re.compile(r"-?[0-9]+(\.[0-9]+(e[+-]?[0-9]+)?|e[+-]?[0-9]+)")  # as str() of a float writes it
 # A number or boolean inside str() of a tuple; strings there stand in quotes.
 _TUPLE_ITEM = re.compile(r"(?<=[(, ])(True|False|-?[0-9][0-9.e+-]*)(?=[,)])")
 _SPECIAL = re.compile(r"[\\|=]")
+_ESCAPED_OR_BAR = re.compile(r"\\.|\|", re.DOTALL)
 
 
 def normal_arch(arch: str) -> str:
@@ -80,15 +82,8 @@ def split_key(key: str) -> list[str]:
     """The fields of a shape key, split at the bars that are not escaped."""
     if "\\" not in key:
         return key.split("|")
-    fields = [""]
-    escaped = False
-    for character in key:
-        if character == "|" and not escaped:
-            fields.append("")
-        else:
-            fields[-1] += character
-        escaped = character == "\\" and not escaped
-    return fields
+    bars = [match.start() for match in _ESCAPED_OR_BAR.finditer(key) if match[0] == "|"]
+    return [key[start + 1 : end] for start, end in itertools.pairwise([-1, *bars, len(key)])]
 
 
 def lookup_key(key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -78,6 +79,7 @@ def _fields(key: str, *, by_position: bool) -> dict[tuple[str, int], tuple[str, 
     """`{(name, place): (value in lookup spelling, value as it stands)}`; the place only tells equal names apart."""
     fields: dict[tuple[str, int], tuple[str, str]] = {}
     dtypes = values = 0
+    seen: Counter[str] = Counter()
     for plain, shown in zip_longest(split_key(lookup_key(key)), split_key(key), fillvalue=""):
         name, equals, value = plain.partition("=")
         if not equals:
@@ -85,7 +87,8 @@ def _fields(key: str, *, by_position: bool) -> dict[tuple[str, int], tuple[str, 
             fields["dtype", dtypes] = (plain, shown)
         else:
             values += 1
-            place = values if by_position else sum(known == name for known, _ in fields)
+            place = values if by_position else seen[name]
+            seen[name] += 1
             fields["?" if by_position else name, place] = (value, shown.partition("=")[2])
     return fields
 

@@ -42,12 +42,14 @@ _TIMED = msgspec.json.Decoder(dict[str, list[tuple[msgspec.Raw, msgspec.Raw]]])
 _NUMBERS = msgspec.json.Decoder(list[float])
 _NUMERALS = b"0123456789.eE+- \t\r\n"
 _DOUBLE_BYTES = 8
+_LAYOUT_BYTES = 64 << 20  # of text whose layouts are remembered: files may have none in common
 # The times of one candidate, as json.dumps writes them or compact; what lies between is the same in file after file.
 _SPACED, _COMPACT = re.compile(rb"\}, \[(\d[^]]*)\]"), re.compile(rb"\},\[(\d[^]]*)\]")
 _TIMES = b'"<times>"'  # stands for them
 _NO_TIMES = re.compile(rb"null|\[\s*null\s*,\s*null\s*,\s*null\s*\]")
 _FAILED_TEXT = "1e300"  # stands for Infinity, which msgspec does not read
 _FAILED_MS = float(_FAILED_TEXT)
+_FAILED_TIME = re.compile(rb"1e300(?<![^;,\s]1e300)(?![^;,\s])")  # it alone, no part of a longer number
 _HOLDS_TIMINGS = re.compile(rb'\s*(?:\{\s*"[^"]*"\s*:\s*){3}\[')
 
 
@@ -76,6 +78,7 @@ class QuickReader:
     def __init__(self) -> None:
         self._configs: dict[bytes, Counted[str]] = {}
         self._layouts: dict[tuple[bytes, ...], _Layout] = {}
+        self._layout_bytes = 0
         self._names: set[str] = set()
         self._failed = self._infinite = 0  # of the file at hand: failed times read, and Infinity in it
 
@@ -87,12 +90,14 @@ class QuickReader:
     def read_quickly(self, data: bytes, file: str) -> Recording | None:
         """The recording in the bytes of a file; None when the strict road must decide."""
         self._failed, self._infinite = 0, data.count(b"Infinity")
+        if self._infinite and _FAILED_TEXT.encode() in data:
+            return None  # which of them was Infinity could not be told
         quick = data.replace(b"Infinity", _FAILED_TEXT.encode()) if self._infinite else data
         try:
             recording = self._read_version_1(quick, file) or self._read_seed(quick, file)
         except RegistryError:
             return None
-        # Each Infinity was a candidate's time, and none of them stood in a name.
+        # Each Infinity was a candidate's time, and none of them stood in a name or a number.
         return recording if self._failed == self._infinite else None
 
     def _read_seed(self, data: bytes, file: str) -> Recording | None:
@@ -180,8 +185,13 @@ class QuickReader:
         numbers = _decode(_NUMBERS, b"[" + times.replace(b";", b",") + b"]")
         if numbers is None or min(numbers, default=0) < 0:
             return None
-        if self._infinite and _FAILED_MS in numbers:
-            self._failed += numbers.count(_FAILED_MS)
+        failed = 0
+        if self._infinite:
+            failed = len(_FAILED_TIME.findall(times))
+            if failed != numbers.count(_FAILED_MS):
+                return None  # the same number, spelled otherwise
+            self._failed += failed
+        if failed:
             for start in range(0, len(numbers), 3):
                 if _FAILED_MS in numbers[start : start + 3]:
                     numbers[start : start + 3] = FAILED
@@ -222,6 +232,10 @@ class QuickReader:
             return None  # what looked like times stood inside a name or a config
         pick = None if picked == list(range(3 * timed)) else operator.itemgetter(*picked)
         layout = _Layout(tuple(entries), pick, b";".join([b",,"] * timed), colons)
+        self._layout_bytes += len(text)
+        if self._layout_bytes > _LAYOUT_BYTES:
+            self._layouts.clear()
+            self._layout_bytes = len(text)
         return self._layouts.setdefault(between, layout)
 
     def _check(self, names: Mapping[str, object]) -> bool:
@@ -231,8 +245,6 @@ class QuickReader:
         try:
             for name in names:
                 check_text(name)
-                if _FAILED_TEXT in name:
-                    return False  # perhaps written as Infinity
         except RegistryError:
             return False
         self._names.update(names)
@@ -248,7 +260,7 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T | 
 
 def _read_config(piece: bytes) -> Counted[str] | None:
     """Canonical text of a config as it stands in a file."""
-    if not piece.startswith(b"{") or _FAILED_TEXT.encode() in piece:
+    if not piece.startswith(b"{"):
         return None
     try:
         recording = parse_recording(b'{"sm0":{"k":{"":' + piece + b"}}}", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ def render_ranks(ranks: Sequence[Rank], style: Format) -> str:
 def _row(rank: Rank) -> dict[str, Any]:
     factor = rank.factor
     return {name: getattr(rank, name) for name in _COLUMNS} | {
-        "factor": None if factor is None else round(factor, 4),
+        "factor": None if factor is None or not math.isfinite(factor) else round(factor, 4),
         "outlier": list(rank.outlier),
         "reasons": list(rank.reasons),
     }

@@ -94,6 +94,12 @@ class TunedTable:
         return self._texts
 
     @property
+    def packages(self) -> dict[str, str]:
+        """Version by distribution, as the table states it; what is no text, in words."""
+        stated = self.provenance.get("packages") or {}
+        return {name: version if isinstance(version, str) else describe(version) for name, version in stated.items()}
+
+    @property
     def has_bare_names(self) -> bool:
         """Whether an entry names its kernel without a module: then `declare` matters."""
         return any("." not in kernel for kernel in self._texts)

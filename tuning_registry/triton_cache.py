@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tuning_registry.canonical import check_text, describe
+from tuning_registry.canonical import MAX_DEPTH, check_text, describe
 from tuning_registry.errors import ConflictError, FileError, FormatError, RecordingError, RegistryError, printable
 from tuning_registry.files import parse_json, read_bytes
 from tuning_registry.names import UNNAMED, format_key, lookup_key, normal_arch
@@ -31,6 +31,7 @@ ALL_FAILED: Final = "every candidate failed"
 
 _HASHED = re.compile(r"[A-Z2-7]{52}")  # Triton's names of folders: a SHA-256 in base 32
 _DTYPE = re.compile(r"torch\.\w+|bool|u?int\d+|b?float\d+\w*|complex\d+")
+_INTEGER_BITS = 64  # of a launch argument
 _MAX_STEM = 150  # Triton cuts the function's name there
 
 
@@ -157,13 +158,21 @@ def _key_text(values: Sequence[Any]) -> str:
     return check_text(format_key(plain, values[tensors:]), ("key",))
 
 
-def _plain(value: Any) -> object:
+def _plain(value: Any, depth: int = 0) -> object:
     """A key value as it was before Triton wrote it: arrays were tuples, in which True, 1 and 1.0 are one value."""
+    if depth > MAX_DEPTH:
+        raise FormatError(f"nested more than {MAX_DEPTH} levels deep", ("key",))
     if isinstance(value, list):
-        return tuple(int(v) if isinstance(v, bool | float) and float(v).is_integer() else _plain(v) for v in value)
-    if isinstance(value, dict):
-        raise FormatError("an object, which no key value is", ("key",))
+        return tuple(
+            int(v) if isinstance(v, bool | float) and float(v).is_integer() else _plain(v, depth + 1) for v in value
+        )
+    if isinstance(value, dict) or _is_long(value):
+        raise FormatError(f"{describe(value)}, which no key value is", ("key",))
     return value
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, int) and value.bit_length() > _INTEGER_BITS
 
 
 def _compiled_for(folder: Path) -> set[tuple[str, str]]:
@@ -178,7 +187,8 @@ def _compiled_for(folder: Path) -> set[tuple[str, str]]:
             version = document.get("triton_version") if isinstance(document, dict) else None
             if isinstance(target, dict) and isinstance(version, str) and version:
                 name = target.get("arch")
-                said.add((f"sm{name}" if type(name) is int else normal_arch(check_text(name)), version))
+                arch = f"sm{name}" if type(name) is int and not _is_long(name) else normal_arch(check_text(name))
+                said.add((arch, check_text(version)))
     return said
 
 

@@ -15,7 +15,7 @@ from tuning_registry import __version__
 from tuning_registry.cli import comparing, database, explain, ingest, misses, overrides, ranks, runs, tables, votes
 from tuning_registry.cli.console import say
 from tuning_registry.cli.options import Db
-from tuning_registry.errors import RegistryError, UsageError
+from tuning_registry.errors import RegistryError, UsageError, printable
 
 
 class _Group(TyperGroup):
@@ -26,7 +26,7 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except RegistryError as error:
             if ctx.params.get("debug"):
-                traceback.print_exc()
+                _say_traceback()
             say(f"error: {error}")
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
         except BrokenPipeError:
@@ -36,13 +36,19 @@ class _Group(TyperGroup):
         except OSError as error:
             # The package's own files raise FileError: this is stdout or stderr, on a full disk for one.
             if ctx.params.get("debug"):
-                traceback.print_exc()
+                _say_traceback()
             _drop_output()
             say(f"error: the output cannot be written: {error.strerror or error}")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             say("interrupted")
             raise typer.Exit(130) from None
+
+
+def _say_traceback() -> None:
+    """The error being handled; texts of other packages' errors in it are not inert."""
+    for line in traceback.format_exc().split("\n"):
+        say(printable(line))
 
 
 def _drop_output() -> None:

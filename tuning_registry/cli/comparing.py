@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tuning_registry.operations.differences import Comparison, Difference
     from tuning_registry.selection import Selection
 
-_STATED = ("triton", "packages")
-
 
 def diff(
     ctx: typer.Context,
@@ -72,8 +70,11 @@ def _between_files(
 ) -> list[Difference]:
     from tuning_registry.operations.differences import compare_tables
 
-    for name in _STATED:
-        before, after = old.provenance.get(name) or None, new.provenance.get(name) or None
+    pairs = {
+        "triton": (old.provenance.get("triton") or None, new.provenance.get("triton") or None),
+        "packages": (old.packages or None, new.packages or None),
+    }
+    for name, (before, after) in pairs.items():
         if before != after:
             say(printable(f"note: {name}: {before or 'not stated'} -> {after or 'not stated'}"))
     try:

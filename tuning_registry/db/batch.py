@@ -144,6 +144,7 @@ class Batch:
             if len(chosen) > before:
                 counts[arch] = len(chosen) - before
         self._refuse_twin_keys(recording.file, recording.votes, [entry for entry, _ in chosen])
+        timed = self._timed_entries(recording)  # refused before any of it is taken in: the next one gets its position
         environment = _environment(header)
         for choice in chosen:
             self.votes[choice].append(position)
@@ -151,14 +152,14 @@ class Batch:
         digests = {
             "votes": hashlib.sha256(b"".join(sorted(choices))).hexdigest(),
             "observations": self._add_observations(position, recording),
-            "timings": self._add_timings(position, recording),
+            "timings": self._add_timings(position, recording, timed),
         }
         if not chosen and (digests["observations"] or digests["timings"]):
             digests["votes"] = ""  # a file of timings makes no statement about votes; an empty one says: none
         held = {kind: digest for kind, digest in digests.items() if digest}
-        timed = sum(len(t) for names in recording.timings.values() for keys in names.values() for t in keys.values())
+        count = sum(len(candidates) for _, candidates, _ in timed)
         seen = sum(len(keys) for names in recording.observations.values() for keys in names.values())
-        self.pending.append(Pending(recording.file, header, is_named, held, environment, counts, timed, seen))
+        self.pending.append(Pending(recording.file, header, is_named, held, environment, counts, count, seen))
         sections: list[ByEntry[Any]] = [recording.votes, recording.observations, recording.timings]
         modules = {top_module(kernel) for part in sections for kernels in part.values() for kernel in kernels} - {""}
         self.owners.setdefault(environment, {}).update(module_owners(modules, header))
@@ -215,24 +216,32 @@ class Batch:
                     parts.append(dump_json([arch, kernel, key, seen.config, seen.reason]))
         return text_digest("\n".join(sorted(parts))) if parts else ""
 
-    def _add_timings(self, position: int, recording: Recording) -> str:
-        """Take the timings and candidate sets in; their digest, empty when there are none."""
-        parts: list[bytes] = []
-        columns, timed_entries = self.timings, []
+    def _timed_entries(self, recording: Recording) -> list[tuple[int, TimedCandidates, str | None]]:
+        """Every timed entry with its candidates and the fingerprint that is stated besides."""
+        found: list[tuple[int, TimedCandidates, str | None]] = []
         for arch, kernels in recording.timings.items():
             for kernel, entries in kernels.items():
-                known_entries = self._entries_of(arch, kernel)
+                known = self._entries_of(arch, kernel)
                 stated = recording.candidate_sets.get(arch, {}).get(kernel, {})
                 for key, timed in entries.items():
-                    entry = known_entries[key] if key in known_entries else self._new_entry(arch, kernel, key)
-                    known = columns.get((entry, timed.configs)) or self._new_timed_entry(entry, timed)
-                    timed_entries.append(entry)
-                    known.positions.append(position)
-                    known.times_ms.frombytes(timed.packed_ms)
-                    parts.append(known.digest + timed.packed_ms)
-                    if stated.get(key, known.fingerprint) == known.fingerprint:
-                        known.of_set.append(position)
-        self._refuse_twin_keys(recording.file, recording.timings, timed_entries)
+                    entry = known[key] if key in known else self._new_entry(arch, kernel, key)
+                    found.append((entry, timed, stated.get(key)))
+        self._refuse_twin_keys(recording.file, recording.timings, [entry for entry, _, _ in found])
+        return found
+
+    def _add_timings(
+        self, position: int, recording: Recording, entries: Sequence[tuple[int, TimedCandidates, str | None]]
+    ) -> str:
+        """Take the timings and candidate sets in; their digest, empty when there are none."""
+        parts: list[bytes] = []
+        columns = self.timings
+        for entry, timed, stated in entries:
+            known = columns.get((entry, timed.configs)) or self._new_timed_entry(entry, timed)
+            known.positions.append(position)
+            known.times_ms.frombytes(timed.packed_ms)
+            parts.append(known.digest + timed.packed_ms)
+            if stated is None or stated == known.fingerprint:
+                known.of_set.append(position)
         for arch, sets in recording.candidate_sets.items():
             for kernel, fingerprints in sets.items():
                 timed_here = recording.timings.get(arch, {}).get(kernel, {})

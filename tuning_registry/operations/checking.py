@@ -106,8 +106,7 @@ def _stale(store: Store, table: TunedTable, selection: Selection) -> list[str]:
 
 def _version_findings(table: TunedTable, installed: Callable[[str], str]) -> tuple[list[str], list[str]]:
     """Problems and notes."""
-    packages = table.provenance.get("packages") or {}
-    stated = {"triton": table.provenance.get("triton") or "", **{str(name): str(v) for name, v in packages.items()}}
+    stated = {"triton": table.provenance.get("triton") or "", **table.packages}
     problems, notes, absent = [], [], []
     for name, version in stated.items():
         here = installed(name) if version else ""

@@ -120,12 +120,11 @@ def _how_made(table: TunedTable) -> tuple[str, float | None]:
     ours: Mapping[str, Any] = table.provenance.get(EXTRA) or {}
     policy = ours.get("policy", MAJORITY)
     generalized = ours.get("generalized")
-    percent = generalized.get("percent") if isinstance(generalized, dict) else None
+    percent: Any = generalized.get("percent") if isinstance(generalized, dict) else None
     if policy not in POLICIES:
         raise TableError(f"the table states the policy {policy!r}; expected one of {', '.join(POLICIES)}")
-    if generalized is not None and (
-        isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= sys.float_info.max
-    ):
+    is_number = isinstance(percent, int | float) and not isinstance(percent, bool)
+    if generalized is not None and not (is_number and 0 <= percent <= sys.float_info.max):  # NaN is not, either
         raise TableError("the table's generalized/percent is no percentage of at least 0")
     return policy, percent
 

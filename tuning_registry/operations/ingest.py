@@ -32,12 +32,12 @@ def find_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
 
     Raises:
         FileError: A path does not exist, or names no file.
-        UsageError: A path is empty, as an unset variable is: it must not mean all that lies in this folder.
+        UsageError: A path is empty: a variable of a script that is not set, and not the current folder.
     """
     several = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not all(os.fspath(path) for path in several):
+        raise UsageError("a PATH is empty; write . for the current folder")
     found: dict[Path, None] = {}
-    if "" in several:
-        raise UsageError("a path is empty; the folder that this runs in is called .")
     for path in (match for given in several for match in expand_glob(Path(given))):
         below = [path]
         if os.path.isdir(path):  # noqa: PTH112  # false where Path.is_dir raises; reading then says why

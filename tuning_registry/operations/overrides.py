@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
+from tuning_registry.entries import read_entries
 from tuning_registry.errors import ConflictError, SelectionError, UsageError, printable
-from tuning_registry.names import ANY_KEY, bare_name, lookup_key, normal_arch
+from tuning_registry.names import ANY_KEY, bare_name, lookup_key
 from tuning_registry.selection import check_option
 from tuning_registry.short_configs import find_config, short_config
 
@@ -159,7 +160,7 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
         if not check_option(name, value).strip():
             raise UsageError(f"--{name} is empty")
     last = _parse_day(until, now)
-    arch = normal_arch(arch)
+    (arch,) = read_entries({arch: {kernel: {key: ""}}}, str)  # names that no recording and no table could hold
     if store.revision() is None:
         raise store.absent()
     with store.writing() as transaction:
