@@ -133,7 +133,7 @@ def _filters_of(store: Store, table: TunedTable, asked: Selection) -> tuple[dict
     given = replace(asked, arch=table.arch).normalised()
     if given != Selection(arch=table.arch).normalised():
         return {"selection": given}, None
-    digest = stated_digest(table) or table.digest
+    digest = (stated_digest(table) or "").strip() or table.digest
     # The log takes the beginning of a digest for it, too; a table states a whole one, or none that is known.
     logged = list_exports(store, digest, table.arch) if _DIGEST.fullmatch(digest) else []
     if not logged:
