@@ -305,6 +305,22 @@ def test_csv_survives_any_character(sqlite_cli: Cli, tmp_path: Path) -> None:
     assert [row["kernel"] for row in csv.DictReader(io.StringIO(text, newline=""))] == [name]
 
 
+def test_names_that_would_drive_a_terminal_are_escaped_in_csv_and_exact_in_json(
+    sqlite_cli: Cli, tmp_path: Path
+) -> None:
+    name = "k\x1b[2J\u202e\x07\x9b"
+    write_recording(tmp_path / "rec.rank0.json", {"sm90": {name: {"M=1": A}}})
+    sqlite_cli("ingest", tmp_path, "--run", "x")
+    for words in (("winners",), ("ranks",), ("runs",), ("explain", "--arch", "sm90", "--kernel", name)):
+        for style in ("table", "csv"):
+            result = sqlite_cli(*words, "--format", style) if words[0] != "explain" else sqlite_cli(*words)
+            assert not set("\x1b\u202e\x07\x9b") & set(result.stdout + result.stderr)
+    (found,) = json.loads(sqlite_cli("winners", "--format", "json").stdout)
+    assert found["kernel"] == name
+    (row,) = csv.DictReader(io.StringIO(sqlite_cli("winners", "--format", "csv").stdout))
+    assert row["kernel"] == r"k\x1b[2J\u202e\x07\x9b"
+
+
 def test_long_integers_can_be_shown(sqlite_cli: Cli, tmp_path: Path) -> None:
     digits = "9" * 5000
     for rank, value in enumerate((digits, digits, "1")):

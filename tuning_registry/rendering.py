@@ -37,7 +37,10 @@ def render_json(value: object) -> str:
 
 
 def render_csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
-    """CSV with a header line. A cell that a spreadsheet would run as a formula gets a leading apostrophe."""
+    """CSV with a header line. A cell that a spreadsheet would run as a formula gets a leading apostrophe.
+
+    Characters that could drive a terminal are escapes, as in tables; line ends and tabs stay, JSON has all.
+    """
     lines: list[list[object]] = [list(columns), *([row[column] for column in columns] for row in rows)]
     return join_lines(map(_csv_line, lines))
 
@@ -51,8 +54,9 @@ def _csv_line(cells: Iterable[object]) -> str:
 def _cell(value: object) -> object:
     if isinstance(value, list | tuple):
         value = "; ".join(map(str, value))
-    if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}:
-        return "'" + value
+    if isinstance(value, str):
+        inert = value if value.isprintable() else "".join(c if c in "\r\n\t" else printable(c) for c in value)
+        return "'" + inert if value[:1] in {"=", "+", "-", "@", "\t", "\r"} else inert
     return "" if value is None else value
 
 

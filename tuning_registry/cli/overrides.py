@@ -99,7 +99,7 @@ def lift(
     """End a pin or ban; the history keeps it."""
     from tuning_registry.operations.overrides import lift_override
 
-    old = lift_override(open_store(ctx, db), number, reason=reason, author=author or current_user(),
+    old = lift_override(open_store(ctx, db), number, reason=reason, author=author if author is not None else current_user(),
                         now=dt.datetime.now(dt.UTC))  # fmt: skip
     say(
         printable(

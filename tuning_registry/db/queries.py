@@ -231,23 +231,26 @@ def version_groups() -> sa.Select[Any]:
 
 
 def who_voted(selection: Selection, entry_ids: Iterable[int]) -> sa.Select[Any]:
-    """Which rank of which run chose which config of these entries?"""
+    """Which recordings chose which config of these entries? Their ids in one text, since there may be millions."""
+    counting = counting_recordings(selection).subquery("counting")
+    choice = (votes.c.entry_id, votes.c.config_id, counting.c.environment_id)
+    ids = sa.func.aggregate_strings(sa.cast(votes.c.recording_id, sa.Text), ",")
+    return (
+        sa.select(*choice, ids)
+        .select_from(votes.join(counting, counting.c.id == votes.c.recording_id))
+        .where(votes.c.entry_id.in_(list(entry_ids)))
+        .group_by(*choice)
+    )
+
+
+def whose_recordings(selection: Selection) -> sa.Select[Any]:
+    """Whose is each counting recording? Run, rank, id, in that order."""
     counting = counting_recordings(selection).subquery("counting")
     return (
-        sa.select(
-            votes.c.entry_id,
-            votes.c.config_id,
-            counting.c.environment_id,
-            recorded_runs.c.name,
-            recordings.c.rank,
-            recordings.c.id,
-        )
-        .select_from(
-            votes.join(counting, counting.c.id == votes.c.recording_id)
-            .join(recordings, recordings.c.id == counting.c.id)
-            .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
-        )
-        .where(votes.c.entry_id.in_(list(entry_ids)))
+        sa.select(recorded_runs.c.name, recordings.c.rank, recordings.c.id)
+        .join(counting, counting.c.id == recordings.c.id)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .order_by(recorded_runs.c.name, recordings.c.rank, recordings.c.id)
     )
 
 

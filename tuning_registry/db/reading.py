@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -59,14 +60,17 @@ class Reading:
         """See `queries.candidate_set_tally`."""
         return self._rows(queries.candidate_set_tally(selection, self.environments_that_count(selection)))
 
-    def who_voted(
-        self, selection: Selection, entry_ids: Sequence[int]
-    ) -> Iterator[tuple[int, int, int, str, int, int]]:
-        """`(entry id, config id, environment id, run, rank, recording id)` of every vote on these entries."""
+    def who_voted(self, selection: Selection, entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int, array[int]]]:
+        """`(entry id, config id, environment id, recording ids)` of every choice on these entries."""
         for start in range(0, len(entry_ids), CHUNK):
-            query = queries.who_voted(selection, entry_ids[start : start + CHUNK])
-            for row in self.connection.execute(query):
-                yield tuple(row)
+            for entry, config, environment, ids in self._bulk(
+                queries.who_voted(selection, entry_ids[start : start + CHUNK])
+            ):
+                yield entry, config, environment, array("q", map(int, ids.split(",")))
+
+    def whose_recordings(self, selection: Selection) -> list[tuple[str, int, int]]:
+        """Run, rank and id of every counting recording, in that order."""
+        return [tuple(row) for row in self.connection.execute(queries.whose_recordings(selection))]
 
     def votes_cast(self, entry_id: int) -> Iterator[tuple[int, int]]:
         """`(config id, recording id)` of every vote on an entry; see `by_rank.votes_cast`."""

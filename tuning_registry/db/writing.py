@@ -17,7 +17,8 @@ from tuning_registry.db.batch import KINDS, Batch, Environment, Pending, TimedEn
 from tuning_registry.db.reading import CHUNK, Reading
 from tuning_registry.names import lookup_key, top_module
 
-V = TypeVar("V")
+V = TypeVar("V", int, str)
+GROUPS = 100  # choices sent at a time, of up to all recordings each: a bound on memory
 TIMING_ROWS = 50_000  # sent at a time: a bound on memory
 
 
@@ -67,7 +68,8 @@ class Writing(Reading):
             for kind in KINDS
         }
         voting, observing, timing = (of_kind[kind] for kind in KINDS)
-        choices, sets = _kept(batch.votes, voting), _kept(batch.candidate_sets, timing)
+        choices = [choice for choice, positions in batch.votes.items() if _any_in(positions, voting)]
+        sets = [stated for stated, positions in batch.candidate_sets.items() if _any_in(positions, timing)]
         timed = [(choice[0], found) for choice, found in batch.timings.items() if _any_in(found.positions, timing)]
         observations = [row for row in batch.observations if row[0] in observing]
         entry_ids, new_entries = self._insert_entries(
@@ -80,18 +82,10 @@ class Writing(Reading):
             | {config for _, found in timed for config in found.configs}
             | {config for _, _, config, _ in observations if config is not None},
         )
-        dialects.insert_unrolled(
-            self.connection,
-            schema.votes,
-            ("entry_id", "config_id"),
-            sorted((entry_ids[entry], config_ids[config], kept) for (entry, config), kept in choices.items()),
-        )
-        dialects.insert_unrolled(
-            self.connection,
-            schema.candidate_sets,
-            ("entry_id", "fingerprint"),
-            sorted((entry_ids[entry], text, kept) for (entry, text), kept in sets.items()),
-        )
+        chosen = ((entry_ids[entry], config_ids[config], batch.votes[entry, config]) for entry, config in choices)
+        self._insert_groups(schema.votes, ("entry_id", "config_id"), sorted(chosen), voting)
+        stated = ((entry_ids[entry], text, batch.candidate_sets[entry, text]) for entry, text in sets)
+        self._insert_groups(schema.candidate_sets, ("entry_id", "fingerprint"), sorted(stated), timing)
         self._insert_many(
             schema.recording_archs,
             [
@@ -110,6 +104,19 @@ class Writing(Reading):
         )  # fmt: skip
         self._insert_timings(timed, timing, entry_ids, config_ids)
         return new_entries
+
+    def _insert_groups(
+        self,
+        table: sa.Table,
+        columns: tuple[str, str],
+        groups: Sequence[tuple[int, V, array[int]]],
+        ids: Mapping[int, int],
+    ) -> None:
+        """Insert one row for every position of a group that has a recording id, some groups at a time."""
+        for start in range(0, len(groups), GROUPS):
+            part = groups[start : start + GROUPS]
+            rows = [(entry, value, [ids[p] for p in positions if p in ids]) for entry, value, positions in part]
+            dialects.insert_unrolled(self.connection, table, columns, rows)
 
     def _insert_timings(
         self,
@@ -289,12 +296,6 @@ class Writing(Reading):
         digests = {text_digest(text): text for text in texts}
         ids, _ = self._insert_missing(schema.configs, {digest: {"text": text} for digest, text in digests.items()})
         return {text: ids[digest] for digest, text in digests.items()}
-
-
-def _kept(groups: Mapping[tuple[int, V], array[int]], ids: Mapping[int, int]) -> dict[tuple[int, V], list[int]]:
-    """Recording ids of each group's positions that are inserted; groups without any are left out."""
-    kept = {group: [ids[position] for position in positions if position in ids] for group, positions in groups.items()}
-    return {group: found for group, found in kept.items() if found}
 
 
 def _is_placed(row: tuple[Any, ...]) -> bool:

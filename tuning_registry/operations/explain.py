@@ -18,7 +18,7 @@ from tuning_registry.operations.overrides import BAN, Override
 from tuning_registry.operations.reasons import overrides_of, why_elected, why_left_out
 from tuning_registry.operations.shapes import Shapes
 from tuning_registry.operations.staleness import find_stale
-from tuning_registry.operations.tally import Entry, Voters, check_packages, find_voters, ranks_by_run
+from tuning_registry.operations.tally import Entry, Voters, check_packages
 from tuning_registry.records import Times
 from tuning_registry.selection import Selection
 
@@ -160,7 +160,7 @@ class _Desk:
     def __init__(self, reading: Reading, selection: Selection, policy: str, election: Election) -> None:
         self._policy = policy
         self._election = election
-        self._voters: Voters = find_voters(reading, selection, reading.choices(selection))
+        self._voters = Voters(reading, selection, reading.choices(selection))
         self._stale = find_stale(reading, selection)
         self._recordings = sum(
             row["arch"] == selection.arch and row["vote_count"] > 0 for row in reading.archs_recorded(selection)
@@ -239,7 +239,7 @@ class _Desk:
         for config in {*chosen, *times}:
             choice = chosen.get(config)
             median = medians.get(config, math.inf)
-            voters = ranks_by_run(self._voters.get((*entry.shape, choice.config_id), ()) if choice else ())
+            voters = self._voters.ranks_by_run(entry.shape, choice.config_id) if choice else {}
             here = times.get(config, {}).values()
             found.append(
                 ExplainedConfig(
@@ -262,7 +262,7 @@ class _Desk:
         votes: dict[str, dict[str, int]] = {}
         timed: dict[str, dict[str, dict[int, Times | None]]] = {}
         for choice in entry.choices:
-            for _, _, recording in self._voters.get((*entry.shape, choice.config_id), ()):
+            for recording in self._voters.recordings(entry.shape, choice.config_id):
                 counted = votes.setdefault(self._devices[recording], {})
                 counted[choice.config] = counted.get(choice.config, 0) + 1
         for config, by_rank in times.items():

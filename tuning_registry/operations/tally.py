@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -14,8 +15,6 @@ from tuning_registry.operations.shapes import Shape, Shapes, shape_of
 from tuning_registry.selection import MISSING, Selection
 
 PINNED: Final = "pin"  # in `Entry.decided_by`, beside the policies
-# {(shape, config id): [(run, rank, recording id)]}
-Voters = Mapping[tuple[Any, ...], Sequence[tuple[str, int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Choice:
     count: int
     config_id: int | None
     voters: Mapping[str, Sequence[int]] | None = None
-    recordings: frozenset[int] = frozenset()
+    recordings: Sequence[int] = ()
 
     @property
     def ranks(self) -> list[int]:
@@ -92,7 +91,7 @@ def split_entries(reading: Reading, selection: Selection) -> tuple[list[Entry], 
     check_packages(reading, selection)
     rows = reading.choices(selection)
     split = [row for row in rows if row["choices"] > 1]
-    voters = find_voters(reading, selection, split) if split else {}
+    voters = Voters(reading, selection, split) if split else None
     return entries_of(split, voters), len({shape_of(row) for row in rows})
 
 
@@ -134,22 +133,35 @@ def _choice(row: Row, voters: Voters | None) -> Choice:
     chosen = Choice(row["config"], int(row["votes"]), row["config_id"])
     if voters is None:
         return chosen
-    found = voters[(*shape_of(row), row["config_id"])]
-    return replace(chosen, voters=ranks_by_run(found), recordings=frozenset(recording for *_, recording in found))
+    shape, config = shape_of(row), row["config_id"]
+    return replace(chosen, voters=voters.ranks_by_run(shape, config), recordings=voters.recordings(shape, config))
 
 
-def ranks_by_run(found: Sequence[tuple[str, int, int]]) -> dict[str, list[int]]:
-    """The ranks among `(run, rank, recording id)`, by run, both sorted."""
-    runs: dict[str, list[int]] = {}
-    for run, rank, _ in sorted(found):
-        runs.setdefault(run, []).append(rank)
-    return runs
+class Voters:
+    """Who chose what. A fleet's votes are millions: each is a number of eight bytes here.
 
+    Args:
+        reading: The database.
+        selection: Which votes.
+        rows: Of `queries.choices`: the entries.
+    """
 
-def find_voters(reading: Reading, selection: Selection, rows: Sequence[Row]) -> Voters:
-    """Who chose what, for the entries in `rows` of `queries.choices`."""
-    shapes = Shapes(reading, selection, {shape_of(row) for row in rows})
-    voters: dict[tuple[Any, ...], list[tuple[str, int, int]]] = {}
-    for entry, config, environment, run, rank, recording in reading.who_voted(selection, shapes.entry_ids):
-        voters.setdefault((*shapes.of(entry, environment), config), []).append((run, rank, recording))
-    return voters
+    def __init__(self, reading: Reading, selection: Selection, rows: Sequence[Row]) -> None:
+        shapes = Shapes(reading, selection, {shape_of(row) for row in rows})
+        self._whose = {recording: (run, rank) for run, rank, recording in reading.whose_recordings(selection)}
+        self._order = {recording: place for place, recording in enumerate(self._whose)}  # by run and rank
+        self._chosen: dict[tuple[Any, ...], array[int]] = {}
+        for entry, config, environment, ids in reading.who_voted(selection, shapes.entry_ids):
+            self._chosen.setdefault((*shapes.of(entry, environment), config), array("q")).extend(ids)
+
+    def recordings(self, shape: Shape, config_id: int | None) -> Sequence[int]:
+        """Ids of the recordings that chose a config; none where it was never chosen."""
+        return self._chosen.get((*shape, config_id), ())
+
+    def ranks_by_run(self, shape: Shape, config_id: int | None) -> dict[str, list[int]]:
+        """Their ranks by run, both sorted."""
+        runs: dict[str, list[int]] = {}
+        for recording in sorted(self.recordings(shape, config_id), key=self._order.__getitem__):
+            run, rank = self._whose[recording]
+            runs.setdefault(run, []).append(rank)
+        return runs
