@@ -92,14 +92,17 @@ WRITING: tuple[tuple[object, ...], ...] = (
 )  # fmt: skip
 
 
-def test_a_reader_reads_everything_and_writes_nothing(roles: dict[str, str], tmp_path: Path) -> None:
+def test_a_reader_reads_everything_and_writes_the_log_of_exports_only(roles: dict[str, str], tmp_path: Path) -> None:
     for words in READING:
         done = run("--db", roles["reader"], *words)
         assert done.exit_code == 0, (words, done.stderr)
     file = tmp_path / "sm90.json"
     done = run("--db", roles["reader"], "export", "--arch", "sm90", "-o", file)
     assert (done.exit_code, file.exists()) == (0, True)
-    assert "note: the table is written, but registry exports will not know of it" in done.stderr
+    assert "registry exports will not know of it" not in done.stderr
+    assert len(json.loads(run("--db", roles["reader"], "exports", "--format", "json").stdout)) == 1
+    refuse(roles["reader"], "DELETE FROM exports")
+    refuse(roles["reader"], "UPDATE exports SET exported_by = 'me'")
     for words in (*WRITING[:-1], ("ingest", *write_ranks(tmp_path, [B]), "--run", "more")):
         done = run("--db", roles["reader"], *words)
         assert (done.exit_code, "this role lacks the right" in done.stderr) == (1, True), (words, done.stderr)
@@ -123,3 +126,34 @@ def test_names_of_roles_are_plain(name: str) -> None:
     done = run("db", "roles", "--prefix", name)
     assert (done.exit_code, done.stdout) == (2, "")
     assert run("db", "roles", "--schema", name).exit_code == 2
+
+
+def test_the_owner_of_a_database_makes_the_roles_and_goes_on_as_before(postgres_server: str, tmp_path: Path) -> None:
+    prefix = f"r{uuid.uuid4().hex[:8]}"
+    boss = f"{prefix}_boss"
+    with empty_database(postgres_server) as admin:
+        with psycopg.connect(admin, autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE {boss} LOGIN CREATEROLE".encode())
+            connection.execute(f"ALTER DATABASE {parse_url(admin).database} OWNER TO {boss}".encode())
+            connection.execute("CREATE TABLE of_another_tool (id serial PRIMARY KEY)")
+        url = parse_url(admin).set(drivername="postgresql", username=boss).render_as_string(hide_password=False)
+        assert run("--db", url, "ingest", *write_ranks(tmp_path / "1", [A]), "--run", "first").exit_code == 0
+        printed = run("db", "roles", "--prefix", prefix).stdout.encode()
+        for _ in range(2):  # after an upgrade it is run again
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(printed)
+            for words in (
+                ("ingest", *write_ranks(tmp_path / "2", [A]), "--run", "second"),
+                ("winners",),
+                ("db", "upgrade"),
+            ):
+                done = run("--db", url, *words)
+                assert done.exit_code == 0, (words, done.stderr)
+        with psycopg.connect(admin, autocommit=True) as connection:
+            query = "SELECT has_sequence_privilege(%s, 'of_another_tool_id_seq', 'USAGE')"
+            assert connection.execute(query, [f"{prefix}_recorder"]).fetchone() == (False,)
+            for job in ("owner", "recorder", "reader"):
+                connection.execute(f"DROP OWNED BY {prefix}_{job}".encode())
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        for name in (boss, *(f"{prefix}_{job}" for job in ("owner", "recorder", "reader"))):
+            connection.execute(f"DROP ROLE {name}".encode())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
