@@ -141,13 +141,21 @@ def test_copied_timings_are_refused_or_named(store: Store, tmp_path: Path) -> No
     with pytest.raises(ConflictError, match="probably a copy"):
         take(store, copy, run=None)
     assert list(take(store, copy, run="named").same_content.values()) == [1]
-    # Votes tell a copy by themselves: its timings are no second one.
-    write_recording(tmp_path / "c" / "rec.rank1.json", VOTES)
-    write_timings(tmp_path / "c" / "timings.rank1.json")
-    take(store, tmp_path / "c", run=None)
-    write_recording(tmp_path / "d" / "rec.rank1.json", VOTES)
-    write_timings(tmp_path / "d" / "timings.rank1.json")
-    assert list(take(store, tmp_path / "d", run="fourth").same_content.values()) == [1]
+    # Votes and timings of one recording are one copy.
+    for folder, run in (("c", None), ("d", "fourth")):
+        write_recording(tmp_path / folder / "rec.rank1.json", VOTES)
+        write_timings(tmp_path / folder / "timings.rank1.json", {"sm90": {"k": {"M=1": [[A, [7, 7, 7]]]}}})
+        report = take(store, tmp_path / folder, run=run)
+    assert list(report.same_content.values()) == [1]
+
+
+def test_timings_that_were_left_beside_are_told(store: Store, tmp_path: Path) -> None:
+    file = write_recording(tmp_path / "rec.rank1.json", VOTES)
+    assert take(store, file, run=None).timings_beside == 0
+    timings = write_timings(tmp_path / "timings.rank1.json")
+    assert take(store, file, run=None).timings_beside == 1
+    assert take(store, file, timings, run=None).timings_beside == 0
+    assert take(store, tmp_path, run=None).timings_beside == 0
 
 
 def test_status_counts_what_counts(store: Store, tmp_path: Path) -> None:

@@ -196,6 +196,12 @@ def test_folders_hold_caches_beside_recordings(store: Store, tmp_path: Path) -> 
         take(store, tmp_path / "rec.rank0.json", arch="sm90")
 
 
+def test_a_cache_whose_rank_is_said_later_under_another_run_is_told_to_be_the_same(store: Store) -> None:
+    (observed,) = take(store, WHOLE, run=None).derived_runs
+    report = take(store, WHOLE, run="july", rank=0)
+    assert (report.new, report.same_content) == (1, {observed: 1})
+
+
 def test_a_cache_without_results_says_how_to_get_some(tmp_path: Path) -> None:
     shutil.copytree(WHOLE, tmp_path / "cache", ignore=shutil.ignore_patterns("*.autotune.json"))
     done = run_registry("--db", tmp_path / "r.db", "ingest", tmp_path / "cache")

@@ -62,7 +62,11 @@ def _say_ingested(report: IngestReport) -> None:
     for arch in report.strange_archs:
         say(f"note: {printable(arch)!r} is spelled like no known architecture; stored as given")
     if report.unowned_caches:
-        say("note: winners in a Triton cache are observed and do not vote; if one rank wrote it, say which: --rank N")
+        say("note: winners in a Triton cache are observed and do not vote, so no table comes of it; if one rank wrote it, "
+            "say whose it is: registry ingest CACHE --run RUN --rank N")  # fmt: skip
+    if report.timings_beside:
+        say(f"note: {count_of(report.timings_beside, 'file')} of timings beside these recordings (timings.rank<N>.json) not "
+            "named; ingest the folder to take the timings, too")  # fmt: skip
     parts = [count_of(report.new, "recording"), count_of(report.votes, "vote")]
     if report.timings:
         parts.append(count_of(report.timings, "timing"))

@@ -164,9 +164,6 @@ class Reading:
         """The current recordings of runs, by run and rank."""
         return {(row["run"], row["rank"]): dict(row) for row in self._chunked(provenance.current_recordings, runs)}
 
-    def same_content(self, kind: str, digests: Sequence[str]) -> dict[tuple[str, int], list[Row]]:
-        """The runs that hold a recording, by its content of a kind (`votes`, `timings`) and rank."""
-        found: dict[tuple[str, int], list[Row]] = {}
-        for row in self._chunked(functools.partial(provenance.same_content, kind), digests):
-            found.setdefault((row["digest"], row["rank"]), []).append(dict(row))
-        return found
+    def same_content(self, kind: str, digests: Sequence[str]) -> list[Row]:
+        """The recordings that hold content of a kind (`votes`, `timings`); see `provenance.same_content`."""
+        return [dict(row) for row in self._chunked(functools.partial(provenance.same_content, kind), digests)]

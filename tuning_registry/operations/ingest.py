@@ -15,6 +15,7 @@ from tuning_registry.operations.attribution import Attribution
 from tuning_registry.operations.ingest_types import IngestOptions, IngestReport
 from tuning_registry.operations.placement import place_recordings
 from tuning_registry.quick_read import QuickReader
+from tuning_registry.recordings import rank_in_name
 from tuning_registry.records import Recording
 from tuning_registry.triton_cache import TritonCache, group_by_cache, is_hashed, is_result, read_cache
 
@@ -81,12 +82,19 @@ def ingest(
         raise UsageError(f"--rank names one recording, but there are {len(sources)} files and caches")
     if options.arch is not None and not caches:
         raise UsageError("--arch is for Triton cache folders; recordings name their architectures themselves")
-    report = IngestReport()
+    report = IngestReport(timings_beside=_timings_beside(files))
     batch = _read(track(sources), options, report)
     if report.skipped and not options.keep_going:
         raise _first_of(report.skipped)
     write_batch(store, batch, options, report)
     return report
+
+
+def _timings_beside(files: Sequence[Path]) -> int:
+    """How many files of timings lie beside these recordings and were not named with them."""
+    ranks = ((file, rank_in_name(file.name)) for file in files)
+    wanted = {file.parent / f"timings.rank{rank}.json" for file, (_, rank) in ranks if rank is not None}
+    return sum(map(os.path.exists, wanted.difference(files)))
 
 
 def _read(sources: Iterable[Source], options: IngestOptions, report: IngestReport) -> Batch:

@@ -55,6 +55,7 @@ class IngestReport:
     votes: int = 0  # votes of the new recordings
     timings: int = 0  # candidates' timings that were inserted
     observations: int = 0  # choices that are no votes
+    timings_beside: int = 0  # files of timings beside the recordings that were not named with them
     unowned_caches: int = 0  # Triton cache folders of which no rank is known, so that their winners do not vote
     new_entries: int = 0  # entries that no recording had before
     already: int = 0

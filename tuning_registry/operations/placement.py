@@ -23,12 +23,7 @@ def place_recordings(
     whole: dict[tuple[str, int], dict[str, str]] = {}  # what the files of one recording hold together
     for record in pending:
         whole.setdefault(record.identity, {}).update(record.digests)
-    copies = {
-        kind: transaction.same_content(
-            kind, sorted({record.digests[kind] for record in pending if _tells_copies(record, whole) == kind})
-        )
-        for kind in ("votes", "timings")
-    }
+    copies = _Copies(transaction, pending)
     refused: set[tuple[str, int]] = set()
     seen: dict[tuple[str, int], _Seen] = {}
     placements: dict[int, Placement] = {}
@@ -48,9 +43,7 @@ def place_recordings(
             first, old = seen.get(record.identity), current.get(record.identity)
             place = first.place_beside(record) if first else _place(record, old, whole, replace=options.replace)
             if place.kinds:
-                kind = _tells_copies(record, whole)
-                if kind:
-                    _check_copy(record, copies[kind].setdefault((record.digests[kind], record.identity[1]), []), report)
+                copies.check(record, report)
                 placements[position] = place
             else:
                 nothing_new.append(record.identity)
@@ -157,29 +150,43 @@ def _says_nothing_else(record: Pending, old: Row) -> bool:
     )
 
 
-def _tells_copies(record: Pending, whole: Mapping[tuple[str, int], Mapping[str, str]]) -> str:
-    """The kind of content by which a copy is known: votes, or timings of a recording without any; else empty."""
-    if record.vote_counts:
-        return "votes"
-    return "timings" if record.timing_count and not whole[record.identity].get("votes") else ""
+class _Copies:
+    """Recordings of other runs that hold the same: votes of the same rank, or timings, which no two ranks share."""
+
+    def __init__(self, transaction: Writing, pending: Sequence[Pending]) -> None:
+        self._known: dict[tuple[str, str, int | None], list[Row]] = {}
+        self._noted: set[tuple[tuple[str, int], str]] = set()  # two files of one recording are one copy
+        for kind in ("votes", "timings"):
+            digests = sorted({content[1] for record in pending for content in _contents(record) if content[0] == kind})
+            for row in transaction.same_content(kind, digests):
+                rank = row["rank"] if kind == "votes" else None
+                self._known.setdefault((kind, row["digest"], rank), []).append(row)
+
+    def check(self, record: Pending, report: IngestReport) -> None:
+        """Refuse the content of another unnamed run in a run without a name: a copied folder, most likely.
+
+        Where one of the two runs was named on purpose, both count, and the report says so.
+        """
+        run = record.identity[0]
+        for content in _contents(record):
+            others = self._known.setdefault(content, [])
+            for other in others:
+                if other["run"] == run or (record.identity, other["run"]) in self._noted:
+                    continue
+                if not record.is_named and not other["is_named"]:
+                    raise ConflictError(
+                        f"{_shown(record.file)}: {_whom(other['run'], other['rank'])} has exactly this content: "
+                        "probably a copy; if it is another run, name it with --run"
+                    )
+                self._noted.add((record.identity, other["run"]))
+                report.same_content[other["run"]] = report.same_content.get(other["run"], 0) + 1
+            others.append({"run": run, "rank": record.identity[1], "is_named": record.is_named})
 
 
-def _check_copy(record: Pending, others: list[Row], report: IngestReport) -> None:
-    """Refuse the same content under the same rank of another unnamed run: a copied folder, most likely.
-
-    Where one of the two runs was named on purpose, both count, and the report says so.
-    """
-    run, rank = record.identity
-    for other in others:
-        if other["run"] == run:
-            continue
-        if not record.is_named and not other["is_named"]:
-            raise ConflictError(
-                f"{_shown(record.file)}: {_whom(other['run'], rank)} has exactly this content: "
-                "probably a copy; if it is another run, name it with --run"
-            )
-        report.same_content[other["run"]] = report.same_content.get(other["run"], 0) + 1
-    others.append({"run": run, "is_named": record.is_named})
+def _contents(record: Pending) -> list[tuple[str, str, int | None]]:
+    """By what its copies are known: kind, digest, and for votes the rank."""
+    votes = [("votes", record.digests["votes"], record.identity[1])] if record.vote_counts else []
+    return [*votes, *([("timings", record.digests["timings"], None)] if record.timing_count else [])]
 
 
 def _whose(record: Pending) -> str:
