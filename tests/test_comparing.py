@@ -266,7 +266,7 @@ def test_check_is_a_gate(cli: Cli, tmp_path: Path) -> None:
     cli("export", "--arch", "sm90", "-o", path)
     good = cli("check", path)
     assert (good.exit_code, good.stdout) == (0, "")
-    assert good.stderr.endswith(f"{path}: 1 entry, as the votes say\n")
+    assert good.stderr.endswith(f"{path}: 1 entry, as votes and overrides say\n")
     write_ranks(tmp_path / "more", [B, B])
     cli("ingest", tmp_path / "more", "--run", "more")
     bad = cli("check", path)
@@ -334,3 +334,19 @@ def test_absent_and_empty_versions_of_tables_are_no_change(cli: Cli, tmp_path: P
     old.write_text(json.dumps({"arch": "sm90", "kernels": {}}))
     new.write_text(json.dumps({"arch": "sm90", "kernels": {}, "triton": "", "packages": {}}))
     assert "not stated ->" not in cli("diff", old, new).stderr
+
+
+def test_entries_that_a_wider_one_serves_alike_are_counted_and_not_shown(cli: Cli, tmp_path: Path) -> None:
+    both = {"k": {"M=1": A, "M=2": A, "M=3": B}}
+    for rank in range(2):
+        write_recording(tmp_path / "in" / f"rec.rank{rank}.json", {"sm90": both})
+    cli("ingest", tmp_path / "in", "--run", "demo")
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    cli("export", "--arch", "sm90", "-o", old)
+    table_of = json.loads(old.read_text())
+    table_of["kernels"] = {"k": {"*": A, "M=3": B}}
+    new.write_text(json.dumps(table_of))
+    shown = cli("diff", old, new)
+    assert "1 added, 2 dropped; 2 of them served alike by wider entries, not shown" in shown.stderr
+    assert [line for line in shown.stdout.splitlines() if line.startswith(("added", "dropped"))] == ["added    k"]
+    assert len(json.loads(cli("diff", old, new, "--format", "json").stdout)) == 3

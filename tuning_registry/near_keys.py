@@ -1,14 +1,15 @@
-"""Shape keys that resemble one another, and in which fields they differ. Pure functions."""
+"""Shape keys that resemble one another, and in which fields they differ; likewise names of kernels. Pure functions."""
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
-from tuning_registry.names import is_positional, lookup_key, positional_key, split_key
+from tuning_registry.names import bare_name, is_positional, lookup_key, positional_key, split_key
 
 SHOWN: Final = 5
 
@@ -96,3 +97,14 @@ def _fields(key: str, *, by_position: bool) -> dict[tuple[str, int], tuple[str, 
 def _shown_name(name: tuple[str, int]) -> str:
     what, place = name
     return f"{what} {place}" if what in {"dtype", "?"} else what
+
+
+def similar_names(asked: str, recorded: Sequence[str]) -> list[str]:
+    """Recorded kernels whose full or function name is close to the one that was asked for, the closest first."""
+    bare: dict[str, list[str]] = {}
+    for name in recorded:
+        bare.setdefault(bare_name(name), []).append(name)
+    same = bare.get(bare_name(asked), [])
+    close = difflib.get_close_matches(asked, recorded, n=SHOWN, cutoff=0.75)
+    close_bare = difflib.get_close_matches(bare_name(asked), bare, n=SHOWN, cutoff=0.6)
+    return list(dict.fromkeys([*same, *close, *(name for short in close_bare for name in bare[short])]))[:SHOWN]

@@ -19,7 +19,10 @@ _COLUMNS = ("kernel", "key", "change", "old", "new", "inherited", "old_votes", "
 
 
 def render_differences(found: Sequence[Difference], style: Format) -> str:
-    """Every entry that two tables do not have in common, with the votes, timings and overrides behind it."""
+    """Every entry that two tables do not have in common, with the votes, timings and overrides behind it.
+
+    For the eye only those that change what a launch gets: generalizing a table drops most of its entries.
+    """
     if style is Format.json:
         return render_json([
             {**_row(one), "old": _parsed(one.change.old), "new": _parsed(one.change.new),
@@ -33,7 +36,7 @@ def render_differences(found: Sequence[Difference], style: Format) -> str:
         ]
         return render_csv(rows, [*_COLUMNS, "override"])
     lines: list[str] = []
-    for one in found:
+    for one in (one for one in found if not one.change.is_served_alike):
         marks = [] if one.slower_percent is None else [f"{percent(one.slower_percent)} by the timings"]
         marks += [override_text(one)] if one.override else []
         lines += [

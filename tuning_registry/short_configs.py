@@ -48,5 +48,6 @@ def find_config(argument: str, known: Iterable[str]) -> str:
         what = "stands for several configs; give it as JSON" if found else "is no recorded config"
         there = "; ".join(map(printable, list(shown.values())[:_SHOWN])) or "none"
         more = ", ..." if len(shown) > _SHOWN else ""
-        raise UsageError(f"--config {argument!r} {what}. Recorded: {there}{more}")
+        hint = "" if found else ". To pin one that nobody recorded write it as JSON, with --force"
+        raise UsageError(f"--config {argument!r} {what}. Recorded: {there}{more}{hint}")
     return found[0]

@@ -32,6 +32,11 @@ class TableChange:
     new: str | None
     is_inherited: bool = False
 
+    @property
+    def is_served_alike(self) -> bool:
+        """Whether a launch gets the same config from both tables."""
+        return self.old == self.new
+
 
 def diff_tables(old: TunedTable, new: TunedTable) -> list[TableChange]:
     """The entries that were added, dropped or changed, sorted by kernel and key.

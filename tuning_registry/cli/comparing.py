@@ -60,7 +60,9 @@ def diff(
         for what in ("added", "dropped", "changed")
         if (number := sum(one.change.change == what for one in found))
     ]
-    say(f"{printable(str(old))} and {other}: {', '.join(counts) or 'the same entries'}")
+    alike = sum(one.change.is_served_alike for one in found)
+    note = f"; {alike:,} of them served alike by wider entries, not shown" if alike and style is Format.table else ""
+    say(f"{printable(str(old))} and {other}: {', '.join(counts) or 'the same entries'}{note}")
     if exit_code and found:
         raise typer.Exit(1)
 
@@ -96,7 +98,7 @@ def _how_compared(compared: Comparison) -> str:
     filters = {"run": ", ".join(chosen.runs), "source": chosen.source, "triton": chosen.triton,
                "package": ", ".join(f"{name}={version}" for name, version in chosen.packages.items())}  # fmt: skip
     said = "; ".join(f"{name} {value}" for name, value in filters.items() if value) or "all votes"
-    logged = f", as exported on {compared.logged_at[:10]}" if compared.logged_at else ""
+    logged = f", the filters of its export on {compared.logged_at[:10]}" if compared.logged_at else ""
     return printable(f"compared with {said}{logged}")
 
 
@@ -124,4 +126,4 @@ def check(
     if found.problems:
         say(f"{name}: {count_of(len(found.problems), 'problem')}")
         raise typer.Exit(1)
-    say(f"{name}: {count_of(found.entries, 'entry')}, as the votes say")
+    say(f"{name}: {count_of(found.entries, 'entry')}, as votes and overrides say")

@@ -67,7 +67,7 @@ def _say_no_kernel(store: Store, found: Explanation, arch: str, kernel: str) -> 
     for name in found.similar:
         say(printable(f"similar: {name}"))
     if not found.similar and not found.elsewhere:
-        say(nothing_matches(store, "kernel"))
+        say(nothing_matches(store, None, "kernel"))
 
 
 def _say_no_key(found: Explanation, kernel: str, key: str) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from tuning_registry.cli.console import count_of, say, track_files
 from tuning_registry.cli.opening import open_store
-from tuning_registry.cli.options import Db, Paths, StatedPackages, StatedTriton
+from tuning_registry.cli.options import Db, StatedPackages, StatedTriton
 from tuning_registry.errors import printable
 from tuning_registry.selection import parse_packages
 
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 def ingest(
     ctx: typer.Context,
-    paths: Paths,
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...",
+            help="Recordings, files of timings, Triton caches (TRITON_CACHE_DIR): files, folders or quoted globs.",
+        ),
+    ],
     run: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run, where not stated.")] = None,
     rank: Annotated[int | None, typer.Option(metavar="N", help="Rank, for one file that does not state it.")] = None,
     arch: Annotated[

@@ -36,6 +36,6 @@ def misses(
     elif matched:
         say("no entry without a vote was missed" if unrecorded else "no miss was recorded")
     else:
-        say(nothing_matches(store, "recording"))
+        say(nothing_matches(store, kernel, "recording"))
     if exit_code and (found or not matched):
         raise typer.Exit(1)

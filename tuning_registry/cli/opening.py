@@ -45,7 +45,7 @@ def selection_of(
     return Selection(arch, kernel, tuple(run or ()), source, triton, parse_packages(package or []))
 
 
-def nothing_matches(store: Store, what: str = "vote") -> str:
+def nothing_matches(store: Store, kernel: str | None, what: str = "vote") -> str:
     from tuning_registry.operations.reports import what_there_is
 
-    return printable(f"no {what} matches. {what_there_is(store)}")
+    return printable(f"no {what} matches. {what_there_is(store, kernel)}")

@@ -19,7 +19,10 @@ class Policy(StrEnum):
 
 
 PolicyOption = Annotated[
-    Policy, typer.Option("--policy", help="Who decides: the votes, or their timings (see docs/evidence.md).")
+    Policy,
+    typer.Option(
+        "--policy", help="Who decides: most votes, the lowest median time, or the smallest worst case over ranks."
+    ),
 ]
 Db = Annotated[
     str | None,
@@ -32,7 +35,7 @@ Db = Annotated[
 ]
 Paths = Annotated[
     list[str],
-    typer.Argument(metavar="PATH...", help="Recordings: files, folders or quoted globs; also a TRITON_CACHE_DIR."),
+    typer.Argument(metavar="PATH...", help="Recordings: files, folders or quoted globs."),
 ]
 ArchFilter = Annotated[
     str | None, typer.Option("--arch", metavar="ARCH", help="Only this architecture: sm90, gfx942, ...")

@@ -92,7 +92,7 @@ def list_overrides(
 def lift(
     ctx: typer.Context,
     number: Annotated[int, typer.Argument(metavar="ID", help="Id of the override, as registry overrides shows it.")],
-    reason: Reason,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the history.")],
     author: Author = None,
     db: Db = None,
 ) -> None:

@@ -44,7 +44,7 @@ def ranks(
     fleet = compare_ranks(store, selection_of(arch, kernel, run, source, triton, package))
     print_data(render_ranks(fleet.outliers if outliers else fleet.ranks, style))
     if not fleet.ranks:
-        say(nothing_matches(store, "vote or timing"))
+        say(nothing_matches(store, kernel, "vote or timing"))
     elif fleet.factor is None and fleet.dissent is None:
         say(f"{count_of(len(fleet.ranks), 'rank')}: too few to say which of them stands out")
     else:

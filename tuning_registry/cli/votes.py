@@ -46,7 +46,7 @@ def winners(
     store = open_store(ctx, db)
     found = find_winners(store, selection_of(arch, kernel, run, source, triton, package), policy.value)
     print_data(render_winners(found, style))
-    say(count_of(len(found), "winner") if found else nothing_matches(store))
+    say(count_of(len(found), "winner") if found else nothing_matches(store, kernel))
     if exit_code:
         raise typer.Exit(1)
 
@@ -82,7 +82,7 @@ def disagreements(
         found, total = find_disagreements(store, selection)
         count, more = len(found), ""
         print_data(render_disagreements(found, style))
-    say(disagree(count, total) + more if total else nothing_matches(store))
+    say(disagree(count, total) + more if total else nothing_matches(store, kernel))
     if exit_code and (count or not total):
         raise typer.Exit(1)
 

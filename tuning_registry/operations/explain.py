@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +10,8 @@ from typing import Final
 from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
 from tuning_registry.evidence import MAJORITY, ByConfig, median_of_medians
-from tuning_registry.names import ANY_KEY, bare_name, lookup_key
-from tuning_registry.near_keys import NearKey, is_same_key, nearest_keys
+from tuning_registry.names import ANY_KEY, lookup_key
+from tuning_registry.near_keys import NearKey, is_same_key, nearest_keys, similar_names
 from tuning_registry.operations.election import Election, Evidence, elect_entries
 from tuning_registry.operations.overrides import BAN, Override
 from tuning_registry.operations.reasons import overrides_of, why_elected, why_left_out
@@ -138,20 +137,9 @@ def explain(store: Store, selection: Selection, key: str | None = None, policy: 
             nearest = nearest_keys(key, [entry.key for entry in voted if ANY_KEY not in {key, entry.key}])
             star = next((desk.explain(entry) for entry in voted if entry.key == ANY_KEY), None)
         kernels = sorted({entry.kernel for entry in every})
-        similar = [] if kernels else _similar(str(selection.kernel), reading.kernels_recorded(str(selection.arch)))
+        similar = [] if kernels else similar_names(str(selection.kernel), reading.kernels_recorded(str(selection.arch)))
         elsewhere = set() if found else {r["arch"] for r in reading.shapes_of_entries(replace(selection, arch=None))}
     return Explanation(found, kernels, similar, sorted(elsewhere - {selection.arch}), nearest, star)
-
-
-def _similar(asked: str, recorded: Sequence[str]) -> list[str]:
-    """Recorded kernels whose full or function name is close to the one that was asked for, the closest first."""
-    bare: dict[str, list[str]] = {}
-    for name in recorded:
-        bare.setdefault(bare_name(name), []).append(name)
-    same = bare.get(bare_name(asked), [])
-    close = difflib.get_close_matches(asked, recorded, n=5, cutoff=0.75)
-    close_bare = difflib.get_close_matches(bare_name(asked), bare, n=5, cutoff=0.6)
-    return list(dict.fromkeys([*same, *close, *(name for short in close_bare for name in bare[short])]))[:5]
 
 
 class _Desk:

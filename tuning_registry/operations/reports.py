@@ -14,6 +14,7 @@ from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.errors import SelectionError
 from tuning_registry.evidence import MAJORITY
+from tuning_registry.near_keys import similar_names
 from tuning_registry.operations.election import elect_entries
 from tuning_registry.operations.staleness import find_stale
 from tuning_registry.operations.tally import Entry, check_packages, split_entries
@@ -54,18 +55,22 @@ def find_disagreements(store: Store, selection: Selection) -> tuple[list[Entry],
         return split_entries(reading, selection.normalised())
 
 
-def what_there_is(store: Store) -> str:
-    """One line for a query that matched nothing: what could have been asked for."""
+def what_there_is(store: Store, kernel: str | None = None) -> str:
+    """One line for a query that matched nothing: what could have been asked for, among it kernels with such a name."""
     with store.reading() as reading:
         archs = sorted({row["arch"] for row in reading.archs_recorded(Selection())})
         facts = reading.recording_facts(Selection())
         withdrawn = {row["run"] for row in reading.all_runs() if row["withdrawn_at"]}
+        kernels = sorted({name for arch in archs for name in reading.kernels_recorded(arch)}) if kernel else []
+    similar = similar_names(kernel, kernels) if kernel else []
     runs = list(dict.fromkeys(row["run"] for row in reversed(facts)))
     parts = {
         "archs": archs,
         "triton": sorted({row["triton"] or MISSING for row in facts}),
         "runs": [*runs[:_SHOWN], *(["..."] if len(runs) > _SHOWN else [])],
     }
+    if similar and kernel not in similar:
+        parts["similar kernels"] = similar
     there = "; ".join(f"{name}: {', '.join(found) or 'none'}" for name, found in parts.items())
     return there + (f" (withdrawn: {len(withdrawn)})" if withdrawn else "")
 
