@@ -473,3 +473,12 @@ def test_max_regression_against_a_name_that_cannot_be_looked_at(sqlite_cli: Cli,
     refused = sqlite_cli("export", "--arch", "sm90", "--max-regression", 3, "-o", tmp_path / ("x" * 300))
     assert refused.exit_code == 1
     assert "xxx: cannot be written: File name too long" in refused.stderr
+
+
+def test_a_mistyped_kernel_is_told_its_neighbours(sqlite_cli: Cli) -> None:
+    sqlite_cli("ingest", H200, "--run", "demo")
+    for words in (("winners",), ("disagreements",), ("ranks",), ("misses",)):
+        result = sqlite_cli(*words, "--kernel", "l2norm_fwd_kernal")
+        assert "; similar kernels: fla.modules.norm.l2norm.l2norm_fwd_kernel" in result.stderr
+    assert "similar" not in sqlite_cli("winners", "--kernel", "nothing_of_the_kind").stderr
+    assert "similar" not in sqlite_cli("winners", "--kernel", "l2norm_fwd_kernel", "--triton", "9").stderr

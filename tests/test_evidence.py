@@ -190,3 +190,10 @@ def test_ranks_that_did_not_time_both_are_left_out_of_a_gap() -> None:
     assert (gap.gap_percent, gap.ranks, gap.cost_percent) == (100.0, 1, -50.0)
     assert compare({0: one}, {1: two}, {1}) is None
     assert compare({0: (0.0, 0.0, 0.0)}, {0: two}, {0}) is None
+
+
+def test_entries_without_timings_are_counted_not_called_harmless(cli: Cli) -> None:
+    cli("ingest", *sorted(H200.glob("rec.*")), "--run", "demo")
+    assert cli("disagreements", "--cost").stderr.splitlines()[-1].endswith(
+        ": 0 conflicts beyond the noise of the timings; 12 not timed"
+    )  # fmt: skip

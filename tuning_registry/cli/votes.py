@@ -67,7 +67,7 @@ def disagreements(
     db: Db = None,
 ) -> None:
     """Show entries for which ranks chose more than one config, and who chose what."""
-    from tuning_registry.operations.costs import CONFLICT, find_costs
+    from tuning_registry.operations.costs import CONFLICT, NOT_TIMED, find_costs
     from tuning_registry.operations.reports import find_disagreements
 
     store = open_store(ctx, db)
@@ -77,7 +77,9 @@ def disagreements(
         count = len(costed)
         print_data(render_costs(costed, style))
         conflicts = sum(found.verdict == CONFLICT for found in costed)
+        untimed = sum(found.verdict == NOT_TIMED for found in costed)
         more = f": {count_of(conflicts, 'conflict')} beyond the noise of the timings"
+        more += f"; {untimed:,} not timed" if untimed else ""
     else:
         found, total = find_disagreements(store, selection)
         count, more = len(found), ""

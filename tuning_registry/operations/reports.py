@@ -14,6 +14,7 @@ from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.errors import SelectionError
 from tuning_registry.evidence import MAJORITY
+from tuning_registry.names import bare_name
 from tuning_registry.near_keys import similar_names
 from tuning_registry.operations.election import elect_entries
 from tuning_registry.operations.staleness import find_stale
@@ -69,7 +70,7 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
         "triton": sorted({row["triton"] or MISSING for row in facts}),
         "runs": [*runs[:_SHOWN], *(["..."] if len(runs) > _SHOWN else [])],
     }
-    if similar and kernel not in similar:
+    if similar and not any(kernel in {name, bare_name(name)} for name in kernels):
         parts["similar kernels"] = similar
     there = "; ".join(f"{name}: {', '.join(found) or 'none'}" for name, found in parts.items())
     return there + (f" (withdrawn: {len(withdrawn)})" if withdrawn else "")
