@@ -314,3 +314,15 @@ def test_what_is_typed_and_cannot_be_stored_is_wrong_usage(store: Store, tmp_pat
         with pytest.raises(UsageError, match="not UTF-8"):
             decide(store, "pin", "M=1", wrong, force=True)
     assert list_overrides(store, everything=True) == []
+
+
+def test_disagreements_name_the_overrides_on_what_they_show(cli: Cli, tmp_path: Path) -> None:
+    write_recording(tmp_path / "rec.rank0.json", {"sm90": {"p.k": {"M=1": A, "M=2": A}}})
+    write_recording(tmp_path / "rec.rank1.json", {"sm90": {"p.k": {"M=1": B, "M=2": A}}})
+    cli("ingest", tmp_path, "--run", "demo")
+    assert "override" not in cli("disagreements").stderr
+    for key in ("M=1", "M=2"):  # nobody disagrees on the second
+        cli("pin", "--arch", "sm90", "--kernel", "p.k", "--key", key, "--config", json.dumps(A), "--reason", "r")
+    cli("ban", "--arch", "sm90", "--kernel", "p.k", "--key", "*", "--config", json.dumps(B), "--reason", "r")
+    for words in ((), ("--cost",)):
+        assert "overrides on some of these entries: #1 pin, #3 ban (" in cli("disagreements", *words).stderr

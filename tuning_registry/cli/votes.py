@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +26,10 @@ from tuning_registry.cli.options import (
 from tuning_registry.rendering import Format, render_disagreements, render_status, render_winners
 from tuning_registry.rendering_costs import render_costs
 from tuning_registry.selection import Selection
+
+if TYPE_CHECKING:
+    from tuning_registry.db.store import Store
+    from tuning_registry.operations.tally import Entry
 
 
 def winners(
@@ -74,19 +79,34 @@ def disagreements(
     selection = selection_of(arch, kernel, run, source, triton, package)
     if cost:
         costed, total = find_costs(store, selection)
-        count = len(costed)
+        split = [found.entry for found in costed]
         print_data(render_costs(costed, style))
         conflicts = sum(found.verdict == CONFLICT for found in costed)
         untimed = sum(found.verdict == NOT_TIMED for found in costed)
         more = f": {count_of(conflicts, 'conflict')} beyond the noise of the timings"
         more += f"; {untimed:,} not timed" if untimed else ""
     else:
-        found, total = find_disagreements(store, selection)
-        count, more = len(found), ""
-        print_data(render_disagreements(found, style))
-    say(disagree(count, total) + more if total else nothing_matches(store, kernel))
-    if exit_code and (count or not total):
+        split, total = find_disagreements(store, selection)
+        more = ""
+        print_data(render_disagreements(split, style))
+    say(disagree(len(split), total) + more if total else nothing_matches(store, kernel))
+    _say_overrides(store, split)
+    if exit_code and (split or not total):
         raise typer.Exit(1)
+
+
+def _say_overrides(store: Store, split: Sequence[Entry]) -> None:
+    """What ranks chose is one thing, what an entry gets another: name the pins and bans on these entries."""
+    from tuning_registry.operations.overrides import Overrides, list_overrides
+    from tuning_registry.operations.reasons import overrides_of
+
+    overrides = Overrides(list_overrides(store)) if split else Overrides()
+    touching = {override.id: override for entry in split for override in overrides_of(entry, overrides)}
+    if touching:
+        named = ", ".join(f"#{number} {touching[number].action}" for number in sorted(touching))
+        say(
+            f"note: these are the votes; overrides on some of these entries: {named} (registry winners shows what they get)"
+        )
 
 
 def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode = False) -> None:
