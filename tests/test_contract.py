@@ -139,6 +139,20 @@ def test_a_copied_folder_of_an_unnamed_run_is_refused(store: Store, tmp_path: Pa
     assert take(store, *copies, run="another").new == 2
 
 
+def test_only_who_counts_is_named_and_under_its_own_versions(store: Store, tmp_path: Path) -> None:
+    for run, triton in (("old", "3.5.0"), ("new", "3.6.0"), ("gone", "3.6.0")):
+        take(store, *write_ranks(tmp_path / run, [A, B, A], "pkg.k"), run=run, triton=triton)
+    take(store, write_ranks(tmp_path / "again", [B], "pkg.k")[0], run="new", triton="3.6.0", replace=True)
+    set_withdrawn(store, "gone", "2026-11-30")
+    found, total = find_disagreements(store, Selection())
+    assert total == 2
+    assert [(entry.triton, [(choice.count, choice.voters) for choice in entry.choices]) for entry in found] == [
+        ("3.5.0", [(2, {"old": [0, 2]}), (1, {"old": [1]})]),
+        ("3.6.0", [(2, {"new": [0, 1]}), (1, {"new": [2]})]),
+    ]
+    assert all(len(choice.recordings) == choice.count for entry in found for choice in entry.choices)
+
+
 def test_empty_recordings_are_ranks_without_votes(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path, [A]), write_recording(tmp_path / "rec.rank1.json", {}), run=None)
     take(store, write_recording(tmp_path / "other" / "rec.rank1.json", {}), run=None)

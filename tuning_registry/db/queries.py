@@ -230,24 +230,21 @@ def version_groups() -> sa.Select[Any]:
     ).outerjoin_from(environments, owner, owner.c.environment_id == environments.c.id)
 
 
-def who_voted(selection: Selection, entry_ids: Iterable[int]) -> sa.Select[Any]:
-    """Which recordings chose which config of these entries? Their ids in one text, since there may be millions."""
-    counting = counting_recordings(selection).subquery("counting")
-    choice = (votes.c.entry_id, votes.c.config_id, counting.c.environment_id)
+def who_voted(entry_ids: Iterable[int]) -> sa.Select[Any]:
+    """Which recordings chose which config of these entries, whether they count or not?
+
+    Their ids in one text, since there may be millions, and grouped as the table is sorted, so that no database sorts.
+    """
+    choice = (votes.c.entry_id, votes.c.config_id)
     ids = sa.func.aggregate_strings(sa.cast(votes.c.recording_id, sa.Text), ",")
-    return (
-        sa.select(*choice, ids)
-        .select_from(votes.join(counting, counting.c.id == votes.c.recording_id))
-        .where(votes.c.entry_id.in_(list(entry_ids)))
-        .group_by(*choice)
-    )
+    return sa.select(*choice, ids).where(votes.c.entry_id.in_(list(entry_ids))).group_by(*choice)
 
 
 def whose_recordings(selection: Selection) -> sa.Select[Any]:
-    """Whose is each counting recording? Run, rank, id, in that order."""
+    """Whose is each counting recording? Run, rank, id, in that order, and its environment."""
     counting = counting_recordings(selection).subquery("counting")
     return (
-        sa.select(recorded_runs.c.name, recordings.c.rank, recordings.c.id)
+        sa.select(recorded_runs.c.name, recordings.c.rank, recordings.c.id, recordings.c.environment_id)
         .join(counting, counting.c.id == recordings.c.id)
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .order_by(recorded_runs.c.name, recordings.c.rank, recordings.c.id)

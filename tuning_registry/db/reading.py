@@ -60,16 +60,14 @@ class Reading:
         """See `queries.candidate_set_tally`."""
         return self._rows(queries.candidate_set_tally(selection, self.environments_that_count(selection)))
 
-    def who_voted(self, selection: Selection, entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int, array[int]]]:
-        """`(entry id, config id, environment id, recording ids)` of every choice on these entries."""
+    def who_voted(self, entry_ids: Sequence[int]) -> Iterator[tuple[int, int, array[int]]]:
+        """`(entry id, config id, recording ids)` of every choice on these entries; see `queries.who_voted`."""
         for start in range(0, len(entry_ids), CHUNK):
-            for entry, config, environment, ids in self._bulk(
-                queries.who_voted(selection, entry_ids[start : start + CHUNK])
-            ):
-                yield entry, config, environment, array("q", map(int, ids.split(",")))
+            for entry, config, ids in self._bulk(queries.who_voted(entry_ids[start : start + CHUNK])):
+                yield entry, config, array("q", map(int, ids.split(",")))
 
-    def whose_recordings(self, selection: Selection) -> list[tuple[str, int, int]]:
-        """Run, rank and id of every counting recording, in that order."""
+    def whose_recordings(self, selection: Selection) -> list[tuple[str, int, int, int]]:
+        """Run, rank, id and environment of every counting recording, in that order."""
         return [tuple(row) for row in self.connection.execute(queries.whose_recordings(selection))]
 
     def votes_cast(self, entry_id: int) -> Iterator[tuple[int, int]]:

@@ -148,11 +148,14 @@ class Voters:
 
     def __init__(self, reading: Reading, selection: Selection, rows: Sequence[Row]) -> None:
         shapes = Shapes(reading, selection, {shape_of(row) for row in rows})
-        self._whose = {recording: (run, rank) for run, rank, recording in reading.whose_recordings(selection)}
+        counting = reading.whose_recordings(selection)
+        self._whose = {recording: (run, rank) for run, rank, recording, _ in counting}
         self._order = {recording: place for place, recording in enumerate(self._whose)}  # by run and rank
         self._chosen: dict[tuple[Any, ...], array[int]] = {}
-        for entry, config, environment, ids in reading.who_voted(selection, shapes.entry_ids):
-            self._chosen.setdefault((*shapes.of(entry, environment), config), array("q")).extend(ids)
+        environments = {recording: environment for _, _, recording, environment in counting}
+        for entry, config, ids in reading.who_voted(shapes.entry_ids):
+            for environment, these in _by_environment(ids, environments).items():
+                self._chosen.setdefault((*shapes.of(entry, environment), config), array("q")).extend(these)
 
     def recordings(self, shape: Shape, config_id: int | None) -> Sequence[int]:
         """Ids of the recordings that chose a config; none where it was never chosen."""
@@ -165,3 +168,16 @@ class Voters:
             run, rank = self._whose[recording]
             runs.setdefault(run, []).append(rank)
         return runs
+
+
+def _by_environment(ids: array[int], environments: Mapping[int, int]) -> dict[int, array[int]]:
+    """The recordings that count, by environment; mostly all are of one."""
+    of_each = list(map(environments.get, ids))
+    kinds = set(of_each)
+    if len(kinds) == 1:
+        return {environment: ids for environment in kinds if environment is not None}
+    return {
+        environment: array("q", [r for r, other in zip(ids, of_each, strict=True) if other == environment])
+        for environment in kinds
+        if environment is not None
+    }
