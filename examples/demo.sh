@@ -8,7 +8,7 @@ export TUNING_REGISTRY_DB="sqlite:///$work/demo.db"
 
 step() { printf '\n$ registry %s\n' "$*"; registry "$@"; }
 
-step ingest "$here"/h200 --run demo --triton 3.6.0 --source 'eight ranks on two H200s'
+step ingest "$here"/h200 --run demo --triton 3.6.0 --source h200-ranks
 step disagreements --cost
 step runs
 step export --arch sm90 -o "$work/sm90.json"
