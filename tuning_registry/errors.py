@@ -42,7 +42,7 @@ class FormatError(RegistryError, ValueError):
     def __init__(self, what: str, path: tuple[str, ...] = ()) -> None:
         self.what = what
         self.path = path
-        super().__init__(f"at {printable('/'.join(path))}: {what}" if path else what)
+        super().__init__(f"at {'/'.join(path)}: {what}" if path else what)
 
     def under(self, *parents: str) -> FormatError:
         """The same fault seen from further out: `parents` come before its path."""
@@ -55,7 +55,7 @@ class RecordingError(FormatError):
     def __init__(self, file: str, what: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(what, path)
         self.file = file
-        self.args = (f"{printable(file)}: {self.args[0]}",)
+        self.args = (f"{file}: {self.args[0]}",)
 
 
 class FileError(RegistryError, OSError):

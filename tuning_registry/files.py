@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.canonical import parse_integer
-from tuning_registry.errors import FileError, FormatError, RecordingError, printable
+from tuning_registry.errors import FileError, FormatError, RecordingError
 
 _BOM = b"\xef\xbb\xbf"
 # Recordings are a few megabytes. Reading JSON takes many times its size in memory, so a file beyond this, which
@@ -32,11 +32,9 @@ def read_bytes(path: Path) -> bytes:
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):  # asked before `open`, which refuses a folder in its own words
-                raise FileError(f"{printable(str(path))}: not a regular file")
+                raise FileError(f"{path}: not a regular file")
             if status.st_size > MAX_FILE_BYTES:
-                raise FileError(
-                    f"{printable(str(path))}: larger than {MAX_FILE_BYTES >> 20} MiB, the most that is read"
-                )
+                raise FileError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the most that is read")
             with open(handle, "rb", closefd=False) as file:
                 return file.read().removeprefix(_BOM)
         finally:
@@ -44,7 +42,7 @@ def read_bytes(path: Path) -> bytes:
     except FileError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise FileError(f"{printable(str(path))}: cannot be read: {_reason(error)}") from error
+        raise FileError(f"{path}: cannot be read: {_reason(error)}") from error
 
 
 def expand_glob(path: Path) -> list[Path]:
@@ -57,7 +55,7 @@ def expand_glob(path: Path) -> list[Path]:
         return [path]
     matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207  # absolute, too
     if not matches:
-        raise FileError(f"{printable(str(path))}: no file matches")
+        raise FileError(f"{path}: no file matches")
     return matches
 
 
@@ -72,7 +70,7 @@ def find_below(folder: Path, suffix: str) -> list[Path]:
     """
 
     def refuse(error: OSError) -> None:
-        raise FileError(f"{printable(str(error.filename))}: cannot be read: {_reason(error)}") from error
+        raise FileError(f"{error.filename}: cannot be read: {_reason(error)}") from error
 
     found: list[Path] = []
     visited = {os.path.realpath(folder)}  # links may lead round in a circle
@@ -166,13 +164,12 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         FileError: It cannot be written; the old file is as it was and no temporary file is left.
     """
-    shown = printable(str(path))
     temporary: Path | None = None
     try:
         # Asked of the path itself: what /dev/fd/63 (a shell's `>(...)`) leads to has no name of its own.
         old = _status(path)
         if old and stat.S_ISDIR(old.st_mode):
-            raise FileError(f"{shown}: is a directory; expected a file name")
+            raise FileError(f"{path}: is a directory; expected a file name")
         if old and not stat.S_ISREG(old.st_mode):
             path.write_bytes(data)
             return
@@ -190,7 +187,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     except FileError:
         raise
     except OSError as error:
-        raise FileError(f"{shown}: cannot be written: {_reason(error)}") from error
+        raise FileError(f"{path}: cannot be written: {_reason(error)}") from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.canonical import MAX_DEPTH, check_text, describe
-from tuning_registry.errors import ConflictError, FileError, FormatError, RecordingError, RegistryError, printable
+from tuning_registry.errors import ConflictError, FileError, FormatError, RecordingError, RegistryError
 from tuning_registry.files import parse_json, read_bytes
 from tuning_registry.names import UNNAMED, format_key, lookup_key, normal_arch
 from tuning_registry.recordings import read_timings
@@ -127,7 +127,7 @@ def _written(file: Path) -> tuple[int, str]:
     try:
         return file.stat().st_mtime_ns, str(file)
     except OSError as error:
-        raise FileError(f"{printable(str(file))}: cannot be read: {error.strerror or error}") from error
+        raise FileError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
 def _read_result(document: object) -> tuple[str, TimedCandidates, str | None]:
@@ -200,9 +200,7 @@ def _known(place: str, name: str, stated: str | None, said: set[str]) -> str:
         ConflictError: They agree on something else.
     """
     if stated is not None and len(said) == 1 and stated not in said:
-        raise ConflictError(
-            f"{printable(place)}: --{name} {stated}, but the compiled kernels in it are for {min(said)}"
-        )
+        raise ConflictError(f"{place}: --{name} {stated}, but the compiled kernels in it are for {min(said)}")
     if stated is not None:
         return stated
     if len(said) != 1:

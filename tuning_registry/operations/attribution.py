@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tuning_registry.canonical import check_text
-from tuning_registry.errors import ConflictError, FormatError, printable
+from tuning_registry.errors import ConflictError, FormatError
 from tuning_registry.operations.ingest_types import IngestOptions
 from tuning_registry.recordings import rank_in_name, read_recording
 from tuning_registry.records import Header, Recording
@@ -57,13 +57,13 @@ class Attribution:
         for name in ("run", "rank", "triton", "source"):
             asked, says = getattr(options, name), getattr(stated, name)
             if asked is not None and says is not None and says != asked:
-                raise ConflictError(f"{_shown(file)}: --{name} {asked!r}, but the recording says {says!r}")
+                raise ConflictError(f"{file}: --{name} {asked!r}, but the recording says {says!r}")
             changes[name] = says if says is not None else asked
         changes["packages"] = self._packages(header, file)
         if changes["rank"] is None and options.number_files:
             changes["rank"], prefix = 0, file.name  # each nameless file is a run of its own
         if changes["rank"] is None and needs_rank:
-            raise FormatError(f"{_shown(file)}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
+            raise FormatError(f"{file}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
         is_named = changes["run"] is not None or options.number_files
         if changes["run"] is None:
             if _holds_timings_alone(recording) and rank is not None:
@@ -77,9 +77,9 @@ class Attribution:
         try:
             check_text(run)
         except FormatError as fault:
-            raise FormatError(f"{_shown(file)}: the run's name: {fault.what}") from fault
+            raise FormatError(f"{file}: the run's name: {fault.what}") from fault
         if len(run.encode()) > MAX_RUN_BYTES:
-            raise FormatError(f"{_shown(file)}: the run's name is longer than {MAX_RUN_BYTES} bytes")
+            raise FormatError(f"{file}: the run's name is longer than {MAX_RUN_BYTES} bytes")
         return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
 
     def _packages(self, header: Header, file: Path) -> dict[str, str]:
@@ -87,7 +87,7 @@ class Attribution:
         for package, version in stated.items():
             says = header.packages.get(package, version)
             if says != version:
-                raise ConflictError(f"{_shown(file)}: --package {package}={version}, but the recording says {says!r}")
+                raise ConflictError(f"{file}: --package {package}={version}, but the recording says {says!r}")
         return {**stated, **header.packages}
 
     def _prefixes_beside(self, file: Path, prefix: str) -> set[str]:
@@ -111,8 +111,8 @@ class Attribution:
         tail = file.name[len(prefix) :]
         beside = self._prefixes_beside(file, prefix)
         if len(beside) > 1:
-            shown = ", ".join(map(printable, sorted(beside)))
-            raise FormatError(f"{_shown(file)}: timings of which run? Beside it are {shown}; give --run")
+            shown = ", ".join(sorted(beside))
+            raise FormatError(f"{file}: timings of which run? Beside it are {shown}; give --run")
         owner = next(iter(beside), prefix)
         path = file.parent / f"{owner}{tail}"
         noted = self._headers.get(str(path))
@@ -129,7 +129,3 @@ def _holds_timings_alone(recording: Recording) -> bool:
 def _folder_digest(file: Path) -> str:
     """Short digest of the resolved folder: tells two jobs of one prefix apart without showing the path."""
     return hashlib.sha256(str(file.resolve().parent).encode(errors="surrogateescape")).hexdigest()[:8]
-
-
-def _shown(file: str | Path) -> str:
-    return printable(str(file))

@@ -13,7 +13,7 @@ from typing import Any
 from tuning_registry.canonical import load_config
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
-from tuning_registry.errors import SelectionError, UsageError, printable
+from tuning_registry.errors import SelectionError, UsageError
 from tuning_registry.evidence import MAJORITY, POLICIES
 from tuning_registry.names import ANY_KEY
 from tuning_registry.operations.election import Election, elect_entries
@@ -234,7 +234,7 @@ def _refuse_banned(table: TunedTable, entries: Sequence[Entry], overrides: Overr
         and ((pin := overrides.pin(arch, kernel, key)) is None or pin.config != text)
     )
     if wrong:
-        shown = "; ".join(f"{printable(kernel)} {printable(key)}" for kernel, key in wrong[:_SHOWN])
+        shown = "; ".join(f"{kernel} {key}" for kernel, key in wrong[:_SHOWN])
         raise SelectionError(
             f"the table would serve {len(wrong)} of its keys with a config that is banned there, by a wider entry: {shown}. "
             "Pin another config for each, or ban that config for *; nothing is written"

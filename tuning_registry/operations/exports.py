@@ -11,6 +11,7 @@ from typing import Any
 from tuning_registry.canonical import dump_json
 from tuning_registry.db.store import Store
 from tuning_registry.errors import UsageError
+from tuning_registry.names import normal_arch
 from tuning_registry.operations.export import Export, ExportOptions
 from tuning_registry.selection import Selection, check_option
 
@@ -86,9 +87,8 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
     for name, text in (("digest", digest), ("arch", arch)):
         if text is not None and not check_option(name, text).strip():
             raise UsageError(f"--{name} is empty")
-    selection = Selection(arch=arch).normalised()
     with store.reading() as reading:
-        rows = reading.exports_made(digest and digest.strip().lower(), selection.arch)
+        rows = reading.exports_made(digest and digest.strip().lower(), arch and normal_arch(arch))
     return [
         ExportRecord(
             row["table_digest"], row["arch"], row["policy"], json.loads(row["filters"]), tuple(json.loads(row["runs"])),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuning_registry.db.batch import Batch
 from tuning_registry.db.store import Store
-from tuning_registry.errors import FileError, RegistryError, UsageError, printable
+from tuning_registry.errors import FileError, RegistryError, UsageError
 from tuning_registry.files import expand_glob, find_below
 from tuning_registry.operations.attribution import Attribution
 from tuning_registry.operations.ingest_types import IngestOptions, IngestReport
@@ -45,8 +45,8 @@ def find_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
             there = find_below(path, ".json")
             below = [file for file in there if is_result(file) or not is_hashed(file)]
             if not below:
-                raise FileError(f"{printable(str(path))}: no .json file in this folder" if not there else
-                                f"{printable(str(path))}: a Triton cache without autotune results; Triton keeps them "
+                raise FileError(f"{path}: no .json file in this folder" if not there else
+                                f"{path}: a Triton cache without autotune results; Triton keeps them "
                                 "under TRITON_CACHE_AUTOTUNING=1")  # fmt: skip
         found.update(dict.fromkeys(below))
     return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1]
@@ -130,9 +130,7 @@ def _first_of(errors: Sequence[RegistryError]) -> RegistryError:
     first = errors[0]
     others = [getattr(error, "file", "") or str(error).partition(": ")[0] for error in errors[1:]]
     if others:
-        shown = ", ".join(printable(str(other)) for other in others[:_SHOWN]) + (
-            ", ..." if len(others) > _SHOWN else ""
-        )
+        shown = ", ".join(map(str, others[:_SHOWN])) + (", ..." if len(others) > _SHOWN else "")
         first.args = (f"{first} (and {len(others)} more: {shown})",)
     return first
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.entries import read_entries
-from tuning_registry.errors import ConflictError, SelectionError, UsageError, printable
+from tuning_registry.errors import ConflictError, SelectionError, UsageError
 from tuning_registry.names import ANY_KEY, bare_name, lookup_key
 from tuning_registry.selection import check_option
 from tuning_registry.short_configs import find_config, short_config
@@ -168,14 +168,13 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
         recorded = transaction.configs_recorded(arch, kernel, None if key == ANY_KEY else lookup_key(key))
         if not recorded and not force:
             raise SelectionError(
-                f"nobody recorded the key {printable(key)} of {printable(kernel)} on {arch}; registry explain names the "
+                f"nobody recorded the key {key} of {kernel} on {arch}; registry explain names the "
                 "nearest ones, --force takes it all the same"
             )
         text = find_config(config, recorded)
         if text not in recorded and not force:
             raise SelectionError(
-                f"nobody recorded {printable(short_config(text))} for {printable(kernel)} {printable(key)} on {arch}; "
-                "--force takes it all the same"
+                f"nobody recorded {short_config(text)} for {kernel} {key} on {arch}; --force takes it all the same"
             )
         event = Override(0, action, arch, kernel, key, text, reason, author, last, _shown_time(now))
         _refuse_opposite(event, standing(transaction.override_history()))
@@ -214,7 +213,7 @@ def refuse_expired(overrides: Overrides, today: str) -> None:
     """
     over = [override for override in overrides.standing if override.has_expired(today)]
     if over:
-        shown = ", ".join(f"#{o.id} ({o.action} of {printable(o.kernel)}, until {o.until})" for o in over[:_SHOWN]) + (
+        shown = ", ".join(f"#{o.id} ({o.action} of {o.kernel}, until {o.until})" for o in over[:_SHOWN]) + (
             ", ..." if len(over) > _SHOWN else ""
         )
         raise SelectionError(
@@ -238,7 +237,7 @@ def _refuse_opposite(event: Override, others: Sequence[Override]) -> None:
         same = (other.arch, other.kernel, lookup_key(other.key), other.config)
         if other.action != event.action and same == (event.arch, event.kernel, lookup_key(event.key), event.config):
             raise ConflictError(
-                f"#{other.id} has a {other.action} on this very config ({printable(other.reason)}); lift it first: "
+                f"#{other.id} has a {other.action} on this very config ({other.reason}); lift it first: "
                 f"registry lift {other.id}"
             )
 
@@ -252,11 +251,11 @@ def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> s
         return found[0]
     if found:
         raise SelectionError(
-            f"several kernels are called {printable(kernel)}: {', '.join(map(printable, found))}; give one's qualified "
+            f"several kernels are called {kernel}: {', '.join(found)}; give one's qualified "
             "name, or --force for the bare name"
         )
     if not force:
-        raise SelectionError(f"nobody recorded a kernel {printable(kernel)} on {arch}; --force takes it all the same")
+        raise SelectionError(f"nobody recorded a kernel {kernel} on {arch}; --force takes it all the same")
     return kernel
 
 

@@ -35,7 +35,7 @@ def place_recordings(
         record = pending[position]
         try:
             if record.identity in refused:
-                raise ConflictError(f"{_shown(record.file)}: left out with the recording that it belongs to")
+                raise ConflictError(f"{record.file}: left out with the recording that it belongs to")
             run = runs.get(record.identity[0])
             if run is not None and run["withdrawn_at"]:
                 withdrawn.add(record.identity)
@@ -87,7 +87,7 @@ class _Seen:
         ]
         if differing or (record.environment, record.header.source) != (first.environment, first.header.source):
             raise ConflictError(
-                f"{_shown(record.file)}: {_whose(record)} is also in {_shown(first.file)}, with other "
+                f"{record.file}: {_whose(record)} is also in {first.file}, with other "
                 f"{' and '.join(differing) or 'versions'}; ingest them one after the other, or as runs of their own (--run)"
             )
         new = record.digests.keys() - self._held.keys()
@@ -127,14 +127,14 @@ def _place(
     lost = sorted(held.keys() - stated.keys())
     if replace and lost:
         raise ConflictError(
-            f"{_shown(record.file)}: holds no {' or '.join(lost)}, which {_whose(record)} has; "
+            f"{record.file}: holds no {' or '.join(lost)}, which {_whose(record)} has; "
             "--replace takes the place of a whole recording"
         )
     if replace:
         return Placement(frozenset(record.digests))
     what = f"other {' and '.join(differing)}" if differing else "the same content under other versions or source"
     raise ConflictError(
-        f"{_shown(record.file)}: {_whose(record)} is there already, with {what}; "
+        f"{record.file}: {_whose(record)} is there already, with {what}; "
         "--replace supersedes it, --run gives this one a run of its own"
     )
 
@@ -175,7 +175,7 @@ class _Copies:
                     continue
                 if not record.is_named and not other["is_named"]:
                     raise ConflictError(
-                        f"{_shown(record.file)}: {_whom(other['run'], other['rank'])} has exactly this content: "
+                        f"{record.file}: {_whom(other['run'], other['rank'])} has exactly this content: "
                         "probably a copy; if it is another run, name it with --run"
                     )
                 self._noted.add((record.identity, other["run"]))
@@ -196,7 +196,3 @@ def _whose(record: Pending) -> str:
 def _whom(run: str, rank: int) -> str:
     who = "a recording of no rank" if rank == NO_RANK else f"rank {rank}"
     return f"{who} of run {printable(run)!r}"
-
-
-def _shown(file: str) -> str:
-    return printable(file)

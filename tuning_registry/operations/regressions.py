@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tuning_registry.errors import SelectionError, printable
+from tuning_registry.errors import SelectionError
 from tuning_registry.evidence import median_of_medians
 from tuning_registry.operations.election import Evidence
 from tuning_registry.operations.tally import Entry
@@ -70,8 +70,8 @@ def refuse_regressions(changes: Iterable[Change], allowed_percent: float) -> Non
         return
     slower.sort(key=lambda change: -(change.slower_percent or 0.0))
     shown = "; ".join(
-        f"{printable(change.kernel)} {printable(change.key)}: {change.slower_percent:+.1f} % "
-        f"({printable(short_config(change.old or ''))} -> {printable(short_config(change.new or ''))})"
+        f"{change.kernel} {change.key}: {change.slower_percent:+.1f} % "
+        f"({short_config(change.old or '')} -> {short_config(change.new or '')})"
         for change in slower[:_SHOWN]
     )
     more = f"; and {len(slower) - _SHOWN} more" if len(slower) > _SHOWN else ""
