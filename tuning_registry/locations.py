@@ -1,14 +1,46 @@
-"""Where things lie on this machine: the user's folder and the environment variables that move it."""
+"""Where things lie: the user's folder, the environment variables that move it, and what a database URL looks like."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from tuning_registry.errors import UsageError
 
 TABLE_PATH_VARIABLE = "TUNING_REGISTRY_TABLE_PATH"
 DATABASE_VARIABLE = "TUNING_REGISTRY_DB"
+
+# What may stand before the :// of a database URL, and the SQLAlchemy driver that it means.
+DRIVERS: Final[Mapping[str, str]] = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+EXPECTED_URL: Final = "expected sqlite:///FILE or postgresql://USER@HOST/NAME"
+# Options of a Postgres URL that are printed; any other may hold a secret, a mistyped `pasword` too.
+SHOWN_OPTIONS: Final = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
+
+
+def is_url(path: str) -> bool:
+    """Whether a text is a URL (`sqlite:///...`, `postgresql://...`) and not a path of files."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
+
+
+def absolute_location(location: str) -> str:
+    """A path, or the URL of an SQLite file, that means the same from any current folder; other URLs as they are.
+
+    Raises:
+        OSError: The path is relative and the current folder is gone.
+    """
+    start, mark, rest = location.partition(":///")
+    if is_url(location):
+        return start + mark + os.path.abspath(rest) if mark and DRIVERS.get(start) == "sqlite" else location  # noqa: PTH100
+    return os.path.abspath(os.path.expanduser(location))  # noqa: PTH100, PTH111  # Path.expanduser raises
 
 
 def user_folder() -> Path | None:

@@ -15,6 +15,7 @@ import pytest
 
 from tuning_registry.canonical import config_text
 from tuning_registry.errors import BusyError, ConflictError, DatabaseError, SchemaError, UnreachableError
+from tuning_registry.locations import absolute_location
 from tuning_registry.names import lookup_key
 from tuning_registry.recordings import rank_in_name, read_recording
 from tuning_registry.records import Observation
@@ -424,10 +425,30 @@ def test_a_missing_database_half_leaves_the_file(
     assert str(recorder.file) in caplog.text
 
 
-@pytest.mark.parametrize(("path", "is_url"), [("sqlite:////a/b.db", True), ("postgresql+psycopg://h/d", True), ("/a/b", False),
-                                              ("rec", False), ("C:/x", False), ("dir/a:b", False)])  # fmt: skip
-def test_what_is_a_database_url(path: Any, is_url: Any) -> None:
-    assert sink_module.is_database_url(path) is is_url
+@pytest.mark.parametrize(
+    ("location", "absolute"),
+    [
+        ("sqlite:////a/b.db", "sqlite:////a/b.db"), ("sqlite:///b.db", "sqlite:////here/b.db"), ("/a/b", "/a/b"), ("rec", "/here/rec"),
+        ("sqlite+pysqlite:///x/../b.db", "sqlite+pysqlite:////here/b.db"), ("postgresql+psycopg://h/d", "postgresql+psycopg://h/d"),
+        ("postgresql:///d", "postgresql:///d"), ("C:/x", "/here/C:/x"), ("dir/a:b", "/here/dir/a:b"),
+    ],
+)  # fmt: skip
+def test_a_location_means_the_same_from_any_folder(
+    location: Any, absolute: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getcwd", lambda: "/here")
+    assert absolute_location(location) == absolute
+
+
+def test_a_relative_database_is_that_of_the_folder_at_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSink([None])
+    monkeypatch.setitem(sys.modules, "tuning_registry.sinks", types.SimpleNamespace(open_sink=fake.open_sink))
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder("sqlite:///r.db", "job", None, interval_s=0.01)
+    recorder.vote(entry(), CONFIGS[0], [], [])
+    monkeypatch.chdir("/")
+    recorder.finish()
+    assert fake.urls == [f"sqlite:///{tmp_path}/r.db"]
 
 
 def test_passwords_are_hidden() -> None:

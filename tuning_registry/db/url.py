@@ -9,13 +9,11 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tuning_registry.errors import UsageError
-from tuning_registry.locations import DATABASE_VARIABLE, default_database
+from tuning_registry.locations import DATABASE_VARIABLE, DRIVERS, EXPECTED_URL, SHOWN_OPTIONS, default_database
 
 _KEYWORDS = re.compile(r"\b(host|user|password|dbname|port)\s*=")  # a libpq connection string
 _URL_START = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?(:|//)")  # a slash or colon short, but no file name
 _USER_AND_PASSWORD = re.compile(r"(\w*:?//)?[^/@:]+:[^@]*@")  # ... likewise, and with what must not be printed
-# Options of a Postgres URL that are printed; any other may hold a secret, a mistyped `pasword` too.
-_SHOWN_OPTIONS = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
 
 IN_MEMORY = sa.URL.create("sqlite", database=":memory:")
 
@@ -45,20 +43,21 @@ def parse_url(text: str) -> sa.URL:
     except (sa.exc.ArgumentError, ValueError):
         # Without its cause, which quotes parts of the text.
         raise UsageError(
-            "not a database URL; expected sqlite:///FILE or postgresql://USER@HOST/NAME (special characters in "
-            "a user name or password percent-encoded: %40 for @)"
+            f"not a database URL; {EXPECTED_URL} (special characters in a user name or password percent-encoded: "
+            "%40 for @)"
         ) from None
     if "@" in (url.host or ""):  # the end of a password, which would be printed as the host's name
         raise UsageError("the database URL has two @; in a user name or password write %40")
-    if url.drivername in {"postgres", "postgresql", "postgresql+psycopg"}:
-        return url.set(drivername="postgresql+psycopg")
-    if url.drivername in {"sqlite", "sqlite+pysqlite"}:
+    driver = DRIVERS.get(url.drivername)
+    if driver is None:
+        raise UsageError(f"{url.drivername} is not supported; {EXPECTED_URL}")
+    if driver == "sqlite":
         if url.host:
             raise UsageError(f"sqlite://{url.host} names a host; a relative file has three slashes: sqlite:///FILE")
         if url.query:
             raise UsageError("an SQLite URL takes no options after ?")
-        return url.set(drivername="sqlite", database=url.database or ":memory:")
-    raise UsageError(f"{url.drivername} is not supported; expected sqlite:///FILE or postgresql://USER@HOST/NAME")
+        return url.set(drivername=driver, database=url.database or ":memory:")
+    return url.set(drivername=driver)
 
 
 def _url_of_file(path: str) -> sa.URL:
@@ -91,5 +90,5 @@ def shown_url(url: sa.URL) -> str:
         return f"sqlite:///{file}"
     if is_in_memory(url):
         return "an in-memory database"
-    query = {name: value if name in _SHOWN_OPTIONS else "***" for name, value in url.query.items()}
+    query = {name: value if name in SHOWN_OPTIONS else "***" for name, value in url.query.items()}
     return url.set(drivername="postgresql", query=query).render_as_string(hide_password=True)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tuning_registry.errors import PolicyError, RegistryError
+from tuning_registry.locations import absolute_location, is_url
 from tuning_registry.runtime.adapter import Adapter, check_supported, is_installed
 from tuning_registry.runtime.job import stated_run
 from tuning_registry.runtime.policy import AutotunePolicy
@@ -59,10 +60,9 @@ def _recorder_of(policy: AutotunePolicy, recorders: Recorders) -> Recorder | Non
         return None
     # A pinned job mostly records nothing, and need not load what writes recordings.
     from tuning_registry.runtime.recorder import Recorder  # noqa: PLC0415
-    from tuning_registry.runtime.sink import is_database_url  # noqa: PLC0415
 
     path = os.fspath(policy.record_path)
-    resolved = path if is_database_url(path) else os.path.realpath(os.path.expanduser(path))  # noqa: PTH111  # ~nobody
+    resolved = absolute_location(path) if is_url(path) else os.path.realpath(os.path.expanduser(path))  # noqa: PTH111  # ~nobody
     place = (resolved, stated_run(policy.run), policy.source)
     if place not in recorders:
         recorders[place] = Recorder(path, policy.run, policy.source)

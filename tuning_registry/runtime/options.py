@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.files import parse_json
+from tuning_registry.locations import absolute_location
 from tuning_registry.runtime.guard import warn_once
 
 if TYPE_CHECKING:
@@ -90,9 +91,9 @@ def option_variables(namespace: argparse.Namespace) -> dict[str, str]:
     if namespace.deterministic and not stated.keys() & {"mode", "record_path"}:
         stated["mode"] = "pinned"
     for name, separator in (("record_path", None), ("table_path", os.pathsep)):
-        if name in stated and "://" not in stated[name]:
+        if name in stated:
             paths = stated[name].split(separator) if separator else [stated[name]]
-            stated[name] = os.pathsep.join(os.path.abspath(os.path.expanduser(path)) for path in paths if path)  # noqa: PTH100, PTH111
+            stated[name] = os.pathsep.join(absolute_location(path) for path in paths if path)
     return {PREFIX + name.upper(): text for name, text in stated.items()}
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tuning_registry.canonical import check_text
 from tuning_registry.errors import FormatError
+from tuning_registry.locations import DRIVERS, EXPECTED_URL, is_url
 from tuning_registry.names import bare_name, is_known_arch, normal_arch
 from tuning_registry.runtime.options import MODES, ON_MISS, PREFIX, environment_fields
 
@@ -184,7 +185,13 @@ def _record_path(value: object) -> StrPath | None:
         return None
     path = _path(value)
     text = os.fspath(path)
-    if "://" not in text and os.path.basename(text) in {"", ".", ".."}:  # noqa: PTH119  # Path("a/.") is a
+    if is_url(text):
+        scheme = text.partition("://")[0]
+        if scheme not in DRIVERS:
+            raise FormatError(f"{scheme}:// is not supported; {EXPECTED_URL}, or the prefix of file names")
+        if DRIVERS[scheme] == "sqlite" and text.partition("://")[2] in {"", "/", "/:memory:"}:
+            raise FormatError("expected the file of a database, sqlite:///FILE; one in memory ends with the process")
+    elif os.path.basename(text) in {"", ".", ".."}:  # noqa: PTH119  # Path("a/.") is a
         raise FormatError("expected the prefix of file names (folder/name), found a folder")
     return path
 

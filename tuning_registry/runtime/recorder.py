@@ -11,7 +11,7 @@ from typing import Final
 
 from tuning_registry.canonical import live_config_text, text_digest
 from tuning_registry.loader import installed_triton
-from tuning_registry.locations import user_folder
+from tuning_registry.locations import absolute_location, is_url, user_folder
 from tuning_registry.recording_writer import recording_chunks
 from tuning_registry.records import (
     MISS_REASON,
@@ -30,7 +30,7 @@ from tuning_registry.runtime.journal import INTERVAL_S, Journal
 from tuning_registry.runtime.notes import Entry, Notes
 from tuning_registry.runtime.owners import Owners
 from tuning_registry.runtime.recording_file import RecordingFile
-from tuning_registry.runtime.sink import RETRY_BUDGET_S, is_database_url, shown_url, write_with_retries
+from tuning_registry.runtime.sink import RETRY_BUDGET_S, shown_url, write_with_retries
 from tuning_registry.runtime.tunings import REASONS, texts_of, timings_of
 from tuning_registry.runtime.watch import TIMED, Tuning
 
@@ -59,8 +59,8 @@ class Recorder:
     """
 
     def __init__(self, record_path: str, run: str | None, source: str | None, interval_s: float = INTERVAL_S) -> None:
-        self._url = record_path if is_database_url(record_path) else None
         # Absolute, since a training script may change its folder before the first write.
+        self._url = absolute_location(record_path) if is_url(record_path) else None
         self._prefix = _waiting_folder(self._url) / "rec" if self._url else Path(record_path).expanduser().absolute()
         self._source = source
         self._interval_s = interval_s

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Final, Protocol, cast
 
 from tuning_registry.errors import BusyError, ConflictError, RegistryError, UnreachableError
+from tuning_registry.locations import SHOWN_OPTIONS
 from tuning_registry.records import Recording
 
 logger = logging.getLogger("tuning_registry")
@@ -21,8 +22,6 @@ RETRY_BUDGET_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 4.0
 _SHORTEST_WAIT_S: Final = 0.1
-# Options of a URL that are printed, as in `db.url`; any other may hold a secret.
-_SHOWN_OPTIONS: Final = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
 
 
 class Sink(Protocol):
@@ -46,11 +45,6 @@ class SinkModule(Protocol):
         """The sink for a database URL, waiting so long for a lock or a server; raises RegistryError."""
 
 
-def is_database_url(path: str) -> bool:
-    """Whether a record path is a database URL (`sqlite:///...`, `postgresql://...`) and not a file prefix."""
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
-
-
 def shown_url(url: str) -> str:
     """`url` as it may stand in the log: without password, and with the options that cannot hold one.
 
@@ -58,7 +52,7 @@ def shown_url(url: str) -> str:
     """
     base, mark, query = url.partition("?")
     options = (part.partition("=") for part in query.split("&"))
-    shown = (name + equals + (value if name in _SHOWN_OPTIONS else "***") for name, equals, value in options)
+    shown = (name + equals + (value if name in SHOWN_OPTIONS else "***") for name, equals, value in options)
     return re.sub(r"(://[^:/@]*:).*@", r"\1***@", base) + (mark and mark + "&".join(shown))
 
 
