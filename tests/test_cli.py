@@ -152,7 +152,7 @@ def test_usage_errors_exit_2(sqlite_cli: Cli) -> None:
         (("ingest", "missing.json"), "missing.json: cannot be read: No such file or directory"),
         (("ingest", "none*.json"), "none*.json: no file matches"),
         (("ingest", H200 / "rec.rank0.json", "--rank", "3"), "--rank 3, but the recording says 0"),
-        (("winners",), "there is no registry here yet; `registry ingest` creates it"),
+        (("winners",), "there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"),
         (("runs", "withdraw", "x"), "there is no registry here yet"),
     ],
 )
@@ -204,7 +204,7 @@ def test_the_same_content_under_two_names_is_pointed_out(cli: Cli, tmp_path: Pat
     paths = write_ranks(tmp_path, [A, B])
     cli("ingest", *paths, "--run", "july")
     said = cli("ingest", *paths, "--run", "typo").stderr
-    assert "note: 2 recordings have exactly the content of run 'july'; both runs count" in said
+    assert "note: 2 recordings hold the same votes or timings as run 'july'; both runs count" in said
 
 
 def test_every_bad_file_is_named(sqlite_cli: Cli, tmp_path: Path) -> None:

@@ -571,7 +571,9 @@ def test_the_view_shows_the_votes_that_count(store: Store, tmp_path: Path) -> No
 
 
 def test_reading_neither_creates_nor_hides_a_missing_registry(store: Store) -> None:
-    with pytest.raises(SchemaError, match="there is no registry here yet; `registry ingest` creates it"):
+    with pytest.raises(
+        SchemaError, match="there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"
+    ):
         find_winners(store, Selection())
     assert describe_status(store)["revision"] is None
     assert store.revision() is None

@@ -31,16 +31,28 @@ def is_url(path: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
 
 
+def shown_url(url: str) -> str:
+    """`url` as it may stand in the log: without password, and with the options that cannot hold one.
+
+    A password that should have been percent-encoded (`p@ss`, `a:b`, `a/b`) is hidden to its last `@`.
+    """
+    base, mark, query = url.partition("?")
+    options = (part.partition("=") for part in query.split("&"))
+    shown = (name + equals + (value if name in SHOWN_OPTIONS else "***") for name, equals, value in options)
+    return re.sub(r"(://[^:/@]*:).*@", r"\1***@", base) + (mark and mark + "&".join(shown))
+
+
 def absolute_location(location: str) -> str:
     """A path, or the URL of an SQLite file, that means the same from any current folder; other URLs as they are.
 
     Raises:
         OSError: The path is relative and the current folder is gone.
+        RuntimeError: The path begins with `~` and there is no such home.
     """
     start, mark, rest = location.partition(":///")
     if is_url(location):
         return start + mark + os.path.abspath(rest) if mark and DRIVERS.get(start) == "sqlite" else location  # noqa: PTH100
-    return os.path.abspath(os.path.expanduser(location))  # noqa: PTH100, PTH111  # Path.expanduser raises
+    return os.path.abspath(Path(location).expanduser())  # noqa: PTH100  # a/../b is b
 
 
 def user_folder() -> Path | None:

@@ -76,10 +76,13 @@ class TunedTable:
         """Whether there is anything to look up."""
         return bool(self._texts)
 
+    def __len__(self) -> int:
+        """The number of entries."""
+        return sum(map(len, self._texts.values()))
+
     def __repr__(self) -> str:
         """Arch and size, for logs."""
-        entries = sum(map(len, self._texts.values()))
-        return f"<TunedTable {self.arch}: {len(self._texts)} kernels, {entries} entries>"
+        return f"<TunedTable {self.arch}: {len(self._texts)} kernels, {len(self)} entries>"
 
     @property
     def kernels(self) -> dict[str, dict[str, dict[str, Any]]]:

@@ -13,6 +13,7 @@ import pytest
 from tests.runtime.test_recorder import CONFIGS, URL, FakeSink, entry, files, made, wait_for
 from tuning_registry.canonical import config_text
 from tuning_registry.errors import DatabaseError
+from tuning_registry.locations import shown_url
 from tuning_registry.recording_writer import timings_text
 from tuning_registry.recordings import read_recording
 from tuning_registry.records import Timing
@@ -204,7 +205,7 @@ def test_a_recorder_that_is_taken_up_again_waits_for_its_own_end(
     ("sqlite:////a:b/c@d.db", "sqlite:////a:b/c@d.db"),
 ])  # fmt: skip
 def test_no_password_in_any_place_is_shown(url: str, shown: str) -> None:
-    assert sink.shown_url(url) == shown
+    assert shown_url(url) == shown
 
 
 def test_the_first_fault_of_the_disk_reaches_the_log_and_the_recording_a_place(

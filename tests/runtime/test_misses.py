@@ -55,6 +55,20 @@ def test_misses_of_a_pinned_run_come_out_of_the_database(tmp_path: Path, monkeyp
     assert [entry["recorded"] for entry in found] == [True, False]
 
 
+def test_a_pinned_run_without_a_miss_leaves_an_empty_recording_that_says_so(tmp_path: Path) -> None:
+    pinned(tmp_path, run="perfect")
+    for _ in range(3):
+        launch(autotuner())
+    uninstall()
+    recording = only_recording(tmp_path / "perfect")
+    assert (recording.header.run, recording.votes, recording.observations) == ("perfect", {}, {})
+    registry(tmp_path, "ingest", tmp_path / "perfect")
+    assert json.loads(registry(tmp_path, "misses", "--run", "perfect", "--exit-code", "--format", "json")) == []
+    pinned(tmp_path, run="idle")  # nothing was launched: not a run
+    uninstall()
+    assert list((tmp_path / "idle").glob("*")) == []
+
+
 def test_a_launch_that_on_miss_refuses_is_counted_and_kept_as_a_miss(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

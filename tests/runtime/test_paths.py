@@ -48,7 +48,7 @@ def test_without_a_home_a_recording_waits_in_the_folder_for_temporary_files(
     assert (user_folder(), user_table_folder()) == (None, None)
     with pytest.raises(UsageError, match="--db"):
         default_database()
-    install({"record_path": "http://nowhere/", "arch": "sm90"})
+    install({"record_path": "sqlite:///nowhere/r", "arch": "sm90"})
     launch(autotuner())
     uninstall()
     (file,) = tmp_path.rglob("rec.*.json")

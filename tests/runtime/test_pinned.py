@@ -6,6 +6,7 @@
 # (Triton and torch come without types, or not at all.)
 
 import itertools
+import re
 import threading
 import time
 from pathlib import Path
@@ -130,7 +131,7 @@ def test_on_miss_error_raises_before_anything_is_launched(tmp_path: Path) -> Non
     pin(tmp_path, stored(three()[0]), key="M=99", on_miss="error")
     with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel .*M=16\|torch\.float32.*no key") as caught:
         launch(kernel)
-    asked = f"table {tmp_path / 'tables' / 'sm90.json'} made with Triton ?, this is {triton.__version__}"
+    asked = f"table {tmp_path / 'tables' / 'sm90.json'} (1 entries) made with Triton ?, this is {triton.__version__}"
     assert asked in str(caught.value)
     assert kernel.fn.launches == []
     assert getattr(kernel, "nargs", None) is None
@@ -157,7 +158,22 @@ def test_every_miss_has_a_reason_and_is_logged_once(
     assert coverage_report().miss_counts == {reason: 1}
     messages = [r.getMessage() for r in caplog.records if "miss (" in r.getMessage()]
     assert len(messages) == 1
-    assert all(part in messages[0] for part in (reason, NAME, KEY, "3.0.1", triton.__version__))
+    assert all(part in messages[0] for part in (reason, NAME, KEY))
+    (asked,) = [r.getMessage() for r in caplog.records if "the misses are of" in r.getMessage()]
+    assert all(part in asked for part in (str(path), "3.0.1", triton.__version__))
+
+
+def test_a_flood_of_misses_is_counted_and_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    kernel = autotuner()
+    install(AutotunePolicy(mode="pinned", table_path=tmp_path, arch=ARCH))
+    for size in range(1, 101):
+        launch(kernel, M=size)
+    assert sum(coverage_report().miss_counts.values()) == 100
+    messages = [
+        r.getMessage() for r in caplog.records if re.match("tuning_registry: (miss|the misses|further)", r.getMessage())
+    ]
+    assert len(messages) == 22  # twenty with their keys, which table, and that there are more
+    assert "further misses are only counted" in messages[-1]
 
 
 def test_no_table_at_all_is_its_own_reason() -> None:

@@ -136,7 +136,7 @@ def test_the_command_runs_a_module(tmp_path: Path, script: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [(["--mode", "pin", "x.py"], "invalid choice"), (["--verify-every", "often", "x.py"], "--verify-every: expected an integer"),
-     (["--mode", "record", "x.py"], "record_path"), ([], "script")],
+     (["--mode", "record", "x.py"], "at --record-path: mode"), ([], "script")],
 )  # fmt: skip
 def test_a_refused_policy_is_wrong_usage(tmp_path: Path, options: Any, message: Any) -> None:
     ended = python("-m", "tuning_registry.runtime", *options, cwd=tmp_path, check=False)

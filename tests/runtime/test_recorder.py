@@ -15,7 +15,7 @@ import pytest
 
 from tuning_registry.canonical import config_text
 from tuning_registry.errors import BusyError, ConflictError, DatabaseError, SchemaError, UnreachableError
-from tuning_registry.locations import absolute_location
+from tuning_registry.locations import absolute_location, shown_url
 from tuning_registry.names import lookup_key
 from tuning_registry.recordings import rank_in_name, read_recording
 from tuning_registry.records import Observation
@@ -452,5 +452,5 @@ def test_a_relative_database_is_that_of_the_folder_at_install(tmp_path: Path, mo
 
 
 def test_passwords_are_hidden() -> None:
-    assert sink_module.shown_url("postgresql://u:p%40ss@h/d") == "postgresql://u:***@h/d"
-    assert sink_module.shown_url("sqlite:////a/b.db") == "sqlite:////a/b.db"
+    assert shown_url("postgresql://u:p%40ss@h/d") == "postgresql://u:***@h/d"
+    assert shown_url("sqlite:////a/b.db") == "sqlite:////a/b.db"

@@ -26,6 +26,10 @@ def ingest(
         ),
     ],
     run: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run, where not stated.")] = None,
+    as_run: Annotated[
+        str | None,
+        typer.Option("--as-run", metavar="NAME", help="Name of the run, also where stated: two jobs had one name."),
+    ] = None,
     rank: Annotated[int | None, typer.Option(metavar="N", help="Rank, for one file that does not state it.")] = None,
     arch: Annotated[
         str | None,
@@ -45,7 +49,9 @@ def ingest(
     from tuning_registry.operations.ingest import ingest as take_in
 
     store = open_store(ctx, db)
-    options = IngestOptions(run, rank, arch, triton, parse_packages(package or []), source, replace, keep_going)
+    options = IngestOptions(
+        run, rank, arch, triton, parse_packages(package or []), source, replace, keep_going, as_run=as_run
+    )
     report = take_in(store, paths, options, track_files)
     _say_ingested(report)
     if report.skipped:
@@ -60,10 +66,10 @@ def _say_ingested(report: IngestReport) -> None:
     if report.created:
         say("created the registry: there was none in this database")
     for name, count in report.same_content.items():
-        held = "has" if count == 1 else "have"
+        hold = "holds" if count == 1 else "hold"
         say(
-            f"note: {count_of(count, 'recording')} {held} exactly the content of run {printable(name)!r}; both runs count "
-            f"(registry runs withdraw {printable(name)} stops one)"
+            f"note: {count_of(count, 'recording')} {hold} the same votes or timings as run {printable(name)!r}; both runs "
+            f"count (registry runs withdraw {printable(name)} stops one)"
         )
     for arch in report.strange_archs:
         say(f"note: {printable(arch)!r} is spelled like no known architecture; stored as given")

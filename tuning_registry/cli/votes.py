@@ -129,7 +129,7 @@ def status(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None
     found = describe_status(open_store(ctx, db))
     print_data(render_status(found, style))
     if found["revision"] is None:
-        say("there is no registry here yet; `registry ingest` creates it")
+        say("there is no registry here yet; `registry ingest` or `registry db upgrade` creates it")
 
 
 def disagree(split: int, total: int) -> str:

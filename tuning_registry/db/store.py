@@ -74,7 +74,9 @@ class Store:
 
     def absent(self) -> SchemaError:
         """The error for a database that nobody has created yet."""
-        return SchemaError(f"{shown_url(self.url)}: there is no registry here yet; `registry ingest` creates it")
+        return SchemaError(
+            f"{shown_url(self.url)}: there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"
+        )
 
     @contextlib.contextmanager
     def migrating(self) -> Iterator[sa.Connection]:

@@ -50,7 +50,7 @@ class Attribution:
             ConflictError: An option contradicts what the recording says.
             FormatError: No rank is known, or the run's name is too long.
         """
-        options, header, file = self._options, recording.header, Path(recording.file)
+        options, header, file = self._options, self._renamed(recording.header), Path(recording.file)
         prefix, rank = rank_in_name(file.name)
         stated = dataclasses.replace(header, rank=header.rank if header.rank is not None else rank)
         changes: dict[str, object] = {}
@@ -67,7 +67,8 @@ class Attribution:
         is_named = changes["run"] is not None or options.number_files
         if changes["run"] is None:
             if _holds_timings_alone(recording) and rank is not None:
-                prefix, says = self._whose_timings(file, prefix)
+                prefix, owner = self._whose_timings(file, prefix)
+                says = self._renamed(owner)
                 if says.run is not None:  # a version 1 recording: they are its own in everything it says
                     return dataclasses.replace(says, rank=rank), True
             place = self._folders.setdefault(file.resolve().parent, len(self._folders) + 1)
@@ -81,6 +82,9 @@ class Attribution:
         if len(run.encode()) > MAX_RUN_BYTES:
             raise FormatError(f"{file}: the run's name is longer than {MAX_RUN_BYTES} bytes")
         return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
+
+    def _renamed(self, header: Header) -> Header:
+        return header if self._options.as_run is None else dataclasses.replace(header, run=self._options.as_run)
 
     def _packages(self, header: Header, file: Path) -> dict[str, str]:
         stated = Header(packages=self._options.packages).packages

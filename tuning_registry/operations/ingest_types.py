@@ -25,6 +25,7 @@ class IngestOptions:
         keep_going: Skip what cannot be taken instead of refusing everything.
         number_files: Take also files that state no rank, each as a run of its own, and name runs by the order
             of their folders rather than by where these are.
+        as_run: Name of the run, whatever the recordings say: another job had the same name.
     """
 
     run: str | None = None
@@ -36,12 +37,16 @@ class IngestOptions:
     replace: bool = False
     keep_going: bool = False
     number_files: bool = False
+    as_run: str | None = None
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value that no recording could state."""
+        if self.run is not None and self.as_run is not None:
+            raise UsageError("--run names runs that are not stated, --as-run all of them: give one of the two")
         try:
             if self.arch is not None and not check_text(self.arch, ("arch",)):
                 raise FormatError("an empty name", ("arch",))
+            Header(run=self.as_run)
             Header(run=self.run, rank=self.rank, triton=self.triton, packages=self.packages, source=self.source)
         except FormatError as error:
             raise UsageError(f"--{error.path[0]}: {error.what}") from error

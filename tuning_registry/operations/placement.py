@@ -35,7 +35,7 @@ def place_recordings(
         record = pending[position]
         try:
             if record.identity in refused:
-                raise ConflictError(f"{record.file}: left out with the recording that it belongs to")
+                raise ConflictError(f"{_at(record)}left out with the recording that it belongs to")
             run = runs.get(record.identity[0])
             if run is not None and run["withdrawn_at"]:
                 withdrawn.add(record.identity)
@@ -87,8 +87,8 @@ class _Seen:
         ]
         if differing or (record.environment, record.header.source) != (first.environment, first.header.source):
             raise ConflictError(
-                f"{record.file}: {_whose(record)} is also in {first.file}, with other "
-                f"{' and '.join(differing) or 'versions'}; ingest them one after the other, or as runs of their own (--run)"
+                f"{_at(record)}{_whose(record)} is also in {first.file}, with other "
+                f"{' and '.join(differing) or 'versions'}; of two jobs of one name ingest one with --as-run NAME"
             )
         new = record.digests.keys() - self._held.keys()
         self._held.update(record.digests)
@@ -127,15 +127,15 @@ def _place(
     lost = sorted(held.keys() - stated.keys())
     if replace and lost:
         raise ConflictError(
-            f"{record.file}: holds no {' or '.join(lost)}, which {_whose(record)} has; "
+            f"{_at(record)}holds no {' or '.join(lost)}, which {_whose(record)} has; "
             "--replace takes the place of a whole recording"
         )
     if replace:
         return Placement(frozenset(record.digests))
     what = f"other {' and '.join(differing)}" if differing else "the same content under other versions or source"
     raise ConflictError(
-        f"{record.file}: {_whose(record)} is there already, with {what}; "
-        "--replace supersedes it, --run gives this one a run of its own"
+        f"{_at(record)}{_whose(record)} is there already, with {what}; --replace supersedes it, --as-run NAME takes this "
+        "one for another job's"
     )
 
 
@@ -175,7 +175,7 @@ class _Copies:
                     continue
                 if not record.is_named and not other["is_named"]:
                     raise ConflictError(
-                        f"{record.file}: {_whom(other['run'], other['rank'])} has exactly this content: "
+                        f"{_at(record)}{_whom(other['run'], other['rank'])} holds the same votes or timings: "
                         "probably a copy; if it is another run, name it with --run"
                     )
                 self._noted.add((record.identity, other["run"]))
@@ -187,6 +187,10 @@ def _contents(record: Pending) -> list[tuple[str, str, int | None]]:
     """By what its copies are known: kind, digest, and for votes the rank."""
     votes = [("votes", record.digests["votes"], record.identity[1])] if record.vote_counts else []
     return [*votes, *([("timings", record.digests["timings"], None)] if record.timing_count else [])]
+
+
+def _at(record: Pending) -> str:
+    return f"{record.file}: " if record.file else ""  # a rank's own comes from no file
 
 
 def _whose(record: Pending) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tuning_registry.errors import AgreementError, FormatError, LaunchError, PolicyError
 from tuning_registry.runtime.control import active_policy, install, uninstall
 from tuning_registry.runtime.policy import AutotunePolicy
 
@@ -27,11 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agreement",
+    "AgreementError",
     "AutotunePolicy",
     "Choice",
     "CoverageReport",
     "Disagreement",
+    "FormatError",
+    "LaunchError",
     "Miss",
+    "PolicyError",
     "active_policy",
     "choice_digest",
     "choice_log",

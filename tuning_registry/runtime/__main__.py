@@ -12,9 +12,16 @@ import types
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tuning_registry.errors import RegistryError
+from tuning_registry.errors import FormatError, RegistryError
 from tuning_registry.runtime.control import install
-from tuning_registry.runtime.options import add_policy_options, environment_fields, option_fields, option_variables
+from tuning_registry.runtime.options import (
+    PREFIX,
+    add_policy_options,
+    environment_fields,
+    flag_of,
+    option_fields,
+    option_variables,
+)
 from tuning_registry.runtime.policy import AutotunePolicy
 
 _NAME: Final = "python -m tuning_registry.runtime"
@@ -37,23 +44,43 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-m", "--module", action="store_true", help="the script is a module name, as for python -m")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the runtime does to stderr")
     parser.add_argument("script", help="script or module to run")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments").required = False
     options = parser.parse_args(argv)
-    if options.verbose:
-        logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    if options.verbose or options.enumerate_autotuners:
+        _log_to_stderr()
     try:
-        policy = AutotunePolicy.from_mapping({**environment_fields(), **option_fields(options)})
+        policy = _read_policy(options)
         if not options.module and not os.path.exists(options.script):  # noqa: PTH110  # raises for no path
             parser.exit(2, f"{_NAME}: no such script: {options.script!r}\n")
-        install(policy, deterministic=options.deterministic or None)
+        os.environ.update(option_variables(options, policy))
+        install(deterministic=options.deterministic or None)
     except (RegistryError, OSError, RuntimeError) as error:
         parser.exit(2, f"{_NAME}: {error}\n")
-    os.environ.update(option_variables(options))
     if options.module:
         run_module(options.script, options.arguments)
     else:
         run_script(options.script, options.arguments)
     return 0
+
+
+def _read_policy(options: argparse.Namespace) -> AutotunePolicy:
+    """The policy of environment and options; an error names the variable or option."""
+    variables, given = environment_fields(), option_fields(options)
+    try:
+        return AutotunePolicy.from_mapping({**variables, **given})
+    except FormatError as fault:
+        name, *place = fault.path
+        is_variable = name in variables and name not in given
+        raise FormatError(fault.what, (PREFIX + name.upper() if is_variable else flag_of(name), *place)) from None
+
+
+def _log_to_stderr() -> None:
+    """Print our log, with what is no warning, for as long as the script sets up no logging of its own."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(lambda _: not logging.getLogger().handlers)
+    logger = logging.getLogger("tuning_registry")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
 
 
 def run_script(script: str, arguments: Sequence[str]) -> None:
@@ -64,6 +91,9 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
         _put_first(script)
         _run(_code_of(holder), holder.origin or script, holder.loader, holder)
         return
+    if os.path.isdir(script):  # noqa: PTH112
+        sys.stderr.write(f"{_NAME}: no __main__.py in {script}\n")
+        sys.exit(2)
     _put_first(os.path.dirname(os.path.realpath(script)))  # noqa: PTH120  # "" for none
     if script.endswith(".pyc"):
         compiled = importlib.machinery.SourcelessFileLoader("__main__", script)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tuning_registry.errors import PolicyError, RegistryError
@@ -14,6 +16,8 @@ from tuning_registry.runtime.session import Session, check_tables
 
 if TYPE_CHECKING:
     from tuning_registry.runtime.recorder import Recorder
+
+logger = logging.getLogger("tuning_registry")
 
 # A process has one recorder per record path (however it is spelt), stated run and source, so that none is begun twice.
 Recorders = dict[tuple[str, str | None, str | None], "Recorder"]
@@ -55,6 +59,15 @@ def _check(policy: AutotunePolicy) -> bool:
     return True
 
 
+def _warn_of_missing_packages(url: str) -> None:
+    """Say at the start of a job what its end would say: the database cannot take the recording."""
+    needed = ("sqlalchemy", "msgspec", *(["psycopg"] if url.startswith("postgres") else []))
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        logger.warning("tuning_registry: %s not installed here, so the recording stays in a file: %s (see the README)",
+                       "is" if len(missing) == 1 else "are", ", ".join(missing))  # fmt: skip
+
+
 def _recorder_of(policy: AutotunePolicy, recorders: Recorders) -> Recorder | None:
     if policy.record_path is None or policy.mode == "auto":
         return None
@@ -65,5 +78,7 @@ def _recorder_of(policy: AutotunePolicy, recorders: Recorders) -> Recorder | Non
     resolved = absolute_location(path) if is_url(path) else os.path.realpath(os.path.expanduser(path))  # noqa: PTH111  # ~nobody
     place = (resolved, stated_run(policy.run), policy.source)
     if place not in recorders:
+        if is_url(path):
+            _warn_of_missing_packages(path)
         recorders[place] = Recorder(path, policy.run, policy.source)
     return recorders[place]

@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from tuning_registry.errors import FormatError
+from tuning_registry.locations import shown_url
 from tuning_registry.runtime.guard import guarded, reset_faults
+from tuning_registry.runtime.options import PREFIX
 from tuning_registry.runtime.policy import AutotunePolicy
 
 if TYPE_CHECKING:
@@ -52,8 +55,9 @@ def install(
     global _session, _adapter
     if policy is None:
         policy = AutotunePolicy.from_environment()
-    elif not isinstance(policy, AutotunePolicy):
-        policy = AutotunePolicy.from_mapping(policy)
+    else:
+        policy = policy if isinstance(policy, AutotunePolicy) else AutotunePolicy.from_mapping(policy)
+        _warn_of_unused_variables(policy)
     resolved = resolve_mode(policy, deterministic)
     if resolved.table_path and resolved.mode != "pinned":
         logger.warning(
@@ -70,6 +74,7 @@ def install(
         _take_out(keep=session.recorder, successor=adapter)
         _session, _adapter = session, adapter
         _hook_exit()
+    logger.info("tuning_registry: %s", describe(resolved))
     return resolved
 
 
@@ -117,6 +122,36 @@ def resolve_mode(policy: AutotunePolicy, deterministic: bool | None = None) -> A
     return replace(policy, mode="pinned" if deterministic else "auto")
 
 
+def describe(policy: AutotunePolicy) -> str:
+    """What a policy with its mode resolved does, as one line."""
+    kept = "" if policy.record_path is None else f" to {shown_url(os.fspath(policy.record_path))}"
+    if policy.mode == "record":
+        return f"recording{kept}"
+    if policy.mode == "pinned":
+        return "pinning" + (f", misses are recorded{kept}" if kept else "")
+    return "Triton times as usual, nothing is recorded or pinned"
+
+
+def _warn_of_unused_variables(policy: AutotunePolicy) -> None:
+    """Say so where environment, or the options of `python -m tuning_registry.runtime`, state what a given policy does not."""
+    try:
+        stated = AutotunePolicy.from_environment()
+    except FormatError:
+        return  # not used, so not judged
+    # The tables of the variable are searched after the policy's, and its run names a job that the policy does not.
+    honoured = {"table_path"} | ({"run"} if policy.run is None else set())
+    unused = [
+        PREFIX + name.upper()
+        for name, value in stated.to_mapping().items()
+        if name not in honoured and value != getattr(policy, name)
+    ]
+    if unused:
+        logger.warning(
+            "tuning_registry: install() was given a policy, so what environment or command line state is not used: %s",
+            ", ".join(unused),
+        )
+
+
 def _take_out(keep: Recorder | None = None, successor: Adapter | None = None) -> None:
     """Take the policy out; the successor's functions come in the place of ours, with no moment in between."""
     global _session, _adapter, _changes  # noqa: PLW0603 - see install
@@ -125,6 +160,8 @@ def _take_out(keep: Recorder | None = None, successor: Adapter | None = None) ->
         successor.attach(adapter)
     elif adapter is not None:
         adapter.detach()
+    if session is not None:
+        guarded("looking back", session.look_back)
     if session is not None and session.recorder is not None and session.recorder is not keep:
         guarded("finishing the recording", session.recorder.finish, _PATIENCE_S)
     _session = _adapter = None
@@ -159,6 +196,8 @@ def _hook_worker_exit(at_exit: Callable[[], None]) -> None:
 
 def _at_exit() -> None:
     session = _session
+    if session is not None:
+        guarded("looking back", session.look_back)
     if session is not None and session.policy.enumerate_autotuners:
         logger.info("tuning_registry: %s", guarded("reporting coverage", session.report, _adapter))
     for recorder in list(_recorders.values()):

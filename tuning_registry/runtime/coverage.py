@@ -102,9 +102,10 @@ class Coverage:
         if self._reached.setdefault((kernel, treatment), mine) is mine and self._announce:
             logger.info("tuning_registry: autotuner %s (%d candidates): %s", kernel, candidates, treatment)
 
-    def miss(self, miss: Miss) -> bool:
-        """Note a miss; False if its kernel and key missed before."""
-        return self._misses.setdefault((miss.arch, miss.kernel, miss.key), miss) is miss
+    def miss(self, miss: Miss) -> int:
+        """Note a miss; gives how many there are by now, or 0 if its kernel and key missed before."""
+        is_first = self._misses.setdefault((miss.arch, miss.kernel, miss.key), miss) is miss
+        return len(self._misses) if is_first else 0
 
     def gap(self, kernel: str, key: str, why: str) -> None:
         """Note that what is chosen for a kernel's key may not be seen, or is not ours to decide."""

@@ -74,6 +74,13 @@ class Notes:
                 "candidate_sets": _nested(self._sets),
             }
 
+    def __str__(self) -> str:
+        """How much there is, for the log."""
+        with self._lock:
+            counts = [f"{len(self._votes)} votes"]
+            counts += [f"{len(self._observations)} observations"] if self._observations else []
+        return " and ".join(counts)
+
     def kernels(self) -> set[str]:
         """The kernels that anything is known of."""
         with self._lock:

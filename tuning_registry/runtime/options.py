@@ -14,6 +14,8 @@ from tuning_registry.runtime.guard import warn_once
 if TYPE_CHECKING:
     import argparse
 
+    from tuning_registry.runtime.policy import AutotunePolicy
+
 MODES: Final = ("auto", "pinned", "record")
 ON_MISS: Final = ("min_cost", "error")
 PREFIX: Final = "TUNING_REGISTRY_"
@@ -52,16 +54,24 @@ def environment_fields(environ: Mapping[str, str] | None = None) -> dict[str, An
     return stated
 
 
+def flag_of(name: str) -> str:
+    """The command-line option of a policy field."""
+    return "--" + name.replace("_", "-")
+
+
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
     """Give `parser` one option per policy field: `--record-path`, `--on-miss`, ..., and `--deterministic`."""
     for name in _PARSERS:
-        flag = "--" + name.replace("_", "-")
+        flags = [flag_of(name)]
+        if name == "run":
+            flags.append("--run-name")  # torchrun takes --run for the beginning of an option of its own
         if name in _FLAGS:
-            parser.add_argument(flag, dest=name, action="store_const", const=True, help=_HELP[name])
+            parser.add_argument(*flags, dest=name, action="store_const", const=True, help=_HELP[name])
         elif name in _CHOICES:
-            parser.add_argument(flag, dest=name, choices=_CHOICES[name], help=_HELP[name])
+            parser.add_argument(*flags, dest=name, choices=_CHOICES[name], help=_HELP[name])
         else:
-            parser.add_argument(flag, dest=name, metavar=_METAVAR.get(name, "TEXT"), help=_HELP[name])
+            action = "append" if name in _SEPARATORS else "store"
+            parser.add_argument(*flags, dest=name, action=action, metavar=_METAVAR.get(name, "TEXT"), help=_HELP[name])
     parser.add_argument("--deterministic", action="store_true", help="pin kernels unless --mode says otherwise")
 
 
@@ -72,29 +82,39 @@ def option_fields(namespace: argparse.Namespace) -> dict[str, Any]:
         FormatError: A value cannot be read; `path` names the option.
     """
     stated: dict[str, Any] = {}
-    for name, parse in _PARSERS.items():
-        value = getattr(namespace, name)
-        if value is None:
-            continue
+    for name, text in _texts(namespace).items():
         try:
-            stated[name] = value if name in _FLAGS else parse(value)
+            stated[name] = _PARSERS[name](text)
         except FormatError as fault:
-            raise fault.under("--" + name.replace("_", "-")) from None
+            raise fault.under(flag_of(name)) from None
     return stated
 
 
-def option_variables(namespace: argparse.Namespace) -> dict[str, str]:
-    """The variables that state what parsed options do, for processes with another current folder."""
-    stated = {
-        name: "1" if name in _FLAGS else getattr(namespace, name) for name in _PARSERS if getattr(namespace, name)
-    }
-    if namespace.deterministic and not stated.keys() & {"mode", "record_path"}:
+def option_variables(namespace: argparse.Namespace, policy: AutotunePolicy) -> dict[str, str]:
+    """The variables that state what parsed options do, for processes with another current folder.
+
+    Args:
+        namespace: The options.
+        policy: What they and the environment state together.
+    """
+    stated = _texts(namespace)
+    if namespace.deterministic and policy.mode is None and policy.record_path is None:
         stated["mode"] = "pinned"
-    for name, separator in (("record_path", None), ("table_path", os.pathsep)):
-        if name in stated:
-            paths = stated[name].split(separator) if separator else [stated[name]]
-            stated[name] = os.pathsep.join(absolute_location(path) for path in paths if path)
+    if "record_path" in stated:
+        stated["record_path"] = absolute_location(stated["record_path"])
+    if "table_path" in stated:
+        paths = stated["table_path"].split(os.pathsep)
+        stated["table_path"] = os.pathsep.join(absolute_location(path) for path in paths if path)
     return {PREFIX + name.upper(): text for name, text in stated.items()}
+
+
+def _texts(namespace: argparse.Namespace) -> dict[str, str]:
+    """What parsed options state, as a variable would; an option that was given several times is one list."""
+    given = {name: getattr(namespace, name) for name in _PARSERS if getattr(namespace, name) is not None}
+    return {
+        name: "1" if name in _FLAGS else _SEPARATORS[name].join(value) if name in _SEPARATORS else value
+        for name, value in given.items()
+    }
 
 
 def _flag(text: str) -> bool:
@@ -153,22 +173,24 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "arch": str,
 }
 _FLAGS: Final = frozenset(name for name, parse in _PARSERS.items() if parse is _flag)
+# Of fields that are lists; options of these may be repeated.
+_SEPARATORS: Final = {"table_path": os.pathsep, **dict.fromkeys(("modules", "config_invariant", "block_sizes"), ",")}
 _CHOICES: Final = {"mode": MODES, "on_miss": ON_MISS}
-_METAVAR: Final = {"verify_every": "STEPS", "table_path": "PATH", "record_path": "PREFIX|URL", "modules": "NAME,...",
-                   "config_invariant": "KERNEL,...", "block_sizes": "NAME=INT,..."}  # fmt: skip
+_METAVAR: Final = {"verify_every": "STEPS", "table_path": f"PATH[{os.pathsep}PATH...]", "record_path": "PREFIX|URL", "modules": "NAME[,NAME...]",
+                   "config_invariant": "KERNEL[,KERNEL...]", "block_sizes": "NAME=INT[,NAME=INT...]"}  # fmt: skip
 _HELP: Final = {
     "mode": "what to do; without it: record if a record path is given, pinned with --deterministic, else auto",
     "modules": "packages whose kernels are in scope (default: all)",
-    "table_path": "table file or folder of tables, searched before the usual places",
+    "table_path": "table files or folders of tables, searched before the usual places; may be repeated",
     "record_path": "prefix of the recording files, or a database URL",
     "on_miss": "a pinned kernel without an entry: launch the cheapest candidate, or raise",
     "block_sizes": "launch parameters that stand in for a missing entry",
     "config_invariant": "kernels whose config cannot change values",
     "verify_every": "steps between agreement checks of maybe_verify_choices",
     "verify_strict": "a disagreement between ranks raises",
-    "enumerate_autotuners": "log every autotuner that is reached",
+    "enumerate_autotuners": "log every autotuner that is reached, and a report at exit",
     "chaos": "make ranks differ on purpose (positive control)",
-    "run": "name of the job in recordings",
+    "run": "name of the job in recordings (under torchrun: --run-name)",
     "source": "free text kept in recordings",
     "arch": "architecture to use instead of the detected one",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -191,6 +192,8 @@ def _record_path(value: object) -> StrPath | None:
             raise FormatError(f"{scheme}:// is not supported; {EXPECTED_URL}, or the prefix of file names")
         if DRIVERS[scheme] == "sqlite" and text.partition("://")[2] in {"", "/", "/:memory:"}:
             raise FormatError("expected the file of a database, sqlite:///FILE; one in memory ends with the process")
+    elif re.match(r"(sqlite|postgres(ql)?)(\+\w+)?:", text) or text.endswith((".db", ".sqlite", ".sqlite3")):
+        raise FormatError(f"{EXPECTED_URL}, or the prefix of file names, found what is neither")
     elif os.path.basename(text) in {"", ".", ".."}:  # noqa: PTH119  # Path("a/.") is a
         raise FormatError("expected the prefix of file names (folder/name), found a folder")
     return path

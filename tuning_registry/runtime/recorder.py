@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Final
 
 from tuning_registry.canonical import live_config_text, text_digest
 from tuning_registry.loader import installed_triton
-from tuning_registry.locations import absolute_location, is_url, user_folder
+from tuning_registry.locations import absolute_location, is_url, shown_url, user_folder
+from tuning_registry.names import top_module
 from tuning_registry.recording_writer import recording_chunks
 from tuning_registry.records import (
     MISS_REASON,
@@ -25,12 +27,12 @@ from tuning_registry.records import (
 from tuning_registry.runtime.arch import UNKNOWN, Device
 from tuning_registry.runtime.guard import count_fault, guarded, warn_once
 from tuning_registry.runtime.identity import Identity
-from tuning_registry.runtime.job import host_name
+from tuning_registry.runtime.job import current_place, host_name
 from tuning_registry.runtime.journal import INTERVAL_S, Journal
 from tuning_registry.runtime.notes import Entry, Notes
 from tuning_registry.runtime.owners import Owners
 from tuning_registry.runtime.recording_file import RecordingFile
-from tuning_registry.runtime.sink import RETRY_BUDGET_S, shown_url, write_with_retries
+from tuning_registry.runtime.sink import RETRY_BUDGET_S, write_with_retries
 from tuning_registry.runtime.tunings import REASONS, texts_of, timings_of
 from tuning_registry.runtime.watch import TIMED, Tuning
 
@@ -75,6 +77,7 @@ class Recorder:
         self._journal = Journal(self._write, self._interval_s, self._watch, stall_s=_STALL_S)
         self._file = RecordingFile(self._prefix, self._beat)
         self._finished = False
+        self._is_present = False
 
     def start_in_child(self) -> None:
         """Begin anew in a forked child: nothing recorded, no thread, no file."""
@@ -94,6 +97,13 @@ class Recorder:
         """The file as it was last written; None before, and after a database took it."""
         return self._file.path
 
+    def attend(self) -> None:
+        """Leave a recording also where there is nothing to keep: a pinned run without a miss was a run."""
+        self.start_in_child()
+        if not self._is_present:
+            self._is_present = True
+            self._journal.touch()
+
     def vote(self, entry: Entry, config: str, timings: Sequence[Timing], candidates: Sequence[str]) -> None:
         """Keep a timed winner; the first vote of an entry stands.
 
@@ -106,6 +116,9 @@ class Recorder:
         self.start_in_child()
         timed = TimedCandidates.from_timings(timings) if timings else None
         self._notes.vote(entry, config, timed, candidate_set_digest(candidates) if candidates else None)
+        if top_module(entry[1]) == "__main__" and current_place().rank == 0:
+            warn_once("in main", "%s and other kernels of the script itself are recorded under __main__, as those of "
+                      "any other script are; in a module they have a name of their own", entry[1])  # fmt: skip
         self._journal.touch()
         guarded("looking for the process group", self._identity.look)
 
@@ -185,7 +198,12 @@ class Recorder:
         header = self._header()
         assert header.run is not None
         assert header.rank is not None
+        is_first = file.path is None
         file.write(header.run, header.rank, recording_chunks(header, self._notes.texts))
+        if is_first and header.rank == 0 and not self._identity.is_guessed and file.has_rival(header.run, 0):
+            warn_once("rival", "another process has recorded rank 0 of run %s, too, as a job of the same name or an earlier "
+                      "attempt would; the registry takes one of them (give each a name: run, TUNING_REGISTRY_RUN)",
+                      header.run)  # fmt: skip
         if self._identity.is_guessed and file.has_rival(header.run, header.rank):
             self._identity.set_apart()
             self._write_to(file)
@@ -204,14 +222,16 @@ class Recorder:
                 "tuning_registry: %s cannot be written: %s; the recording is in %s", self._prefix, reason, file.path
             )
         if self._url is None:
+            logger.info("tuning_registry: %s in %s", self._notes, file.path)
             return
         self._journal.beat(RETRY_BUDGET_S + _LAST_TRY_S)
         if guarded("handing the recording to the database", write_with_retries, self._url, self.recording(),
                    apart=self._set_apart if self._identity.is_guessed else None):  # fmt: skip
             file.delete()
+            logger.info("tuning_registry: %s in %s", self._notes, shown_url(self._url))
         else:
-            logger.warning("tuning_registry: the recording stays in %s; later: registry ingest %s --db %s",
-                           file.path, file.path, shown_url(self._url))  # fmt: skip
+            logger.warning("tuning_registry: the recording stays in %s; later: registry ingest %s --db %s", file.path,
+                           shlex.quote(str(file.path)), shlex.quote(shown_url(self._url)))  # fmt: skip
 
     def _set_apart(self) -> Recording:
         self._identity.set_apart()

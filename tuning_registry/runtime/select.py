@@ -84,8 +84,11 @@ def cheapest(configs: Sequence[C], pruned: Sequence[C]) -> C:
 
 def shown(table: TunedTable) -> str:
     """Which table was asked, and the two Triton versions that a miss may come from, for a message."""
-    file, made = table.provenance.get("file", "(none)"), table.provenance.get("triton") or "?"
-    return f"table {file} made with Triton {made}, this is {installed_triton() or '?'}"
+    here = installed_triton() or "?"
+    if "file" not in table.provenance:
+        return f"no table for {table.arch}; this is Triton {here}"
+    made = table.provenance.get("triton") or "?"
+    return f"table {table.provenance['file']} ({len(table)} entries) made with Triton {made}, this is {here}"
 
 
 def static_estimate(candidate: Any) -> tuple[int, int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tuning_registry.canonical import live_config_text
 from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
 from tuning_registry.loader import load
 from tuning_registry.runtime import coverage, watch
 from tuning_registry.runtime.adapter import Adapter, current_target, live_kernels
-from tuning_registry.runtime.arch import Device, Devices
+from tuning_registry.runtime.arch import UNKNOWN, Device, Devices
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.coverage import Coverage, CoverageReport, Miss
 from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tuning_registry")
 
+_LOGGED_MISSES: Final = 20  # with their keys; a job may have thousands of them on each rank
+_SHOWN_NAMES: Final = 5
 _INSTEAD: Mapping[str, str] = {"timed": "timed by Triton", "error": "not launched"}
 
 
@@ -70,8 +72,19 @@ class Session:
                 live = guarded("looking for kernels of one name", live_kernels) or set()
                 table.declare(filter(self.policy.in_scope, live))
             # Read by each thread that comes before it is there; all of them use the first.
-            table = self._tables.setdefault(arch, table)
+            mine, table = table, self._tables.setdefault(arch, table)
+            if table is mine:
+                self._warn_of_unknown(arch)
+                logger.info("tuning_registry: %s", shown(table))
         return table
+
+    def look_back(self) -> None:
+        """At the end: say what of the policy has met nothing, since it is most likely spelt wrong."""
+        reached = self.coverage.reached()
+        if self.policy.modules and reached and set(reached.values()) == {coverage.OUT_OF_SCOPE}:
+            logger.warning("tuning_registry: nothing was %s: no autotuner that was launched lies in %s; launched: %s",
+                           "recorded" if self.policy.mode == "record" else "in scope", ", ".join(self.policy.modules),
+                           _some(sorted(reached)))  # fmt: skip
 
     def is_pinned(self, autotuner: Any) -> bool:
         """See `adapter.Handler`."""
@@ -153,6 +166,7 @@ class Session:
             self._note(arch, kernel, key, tuning.winner, source)
         if self.recorder is None or self.policy.mode != "record" or key is None or _is_interpreted(autotuner):
             return
+        self._warn_of_unknown(arch)
         self.recorder.device = self.devices.current()
         self.recorder.keep((arch, kernel, key), tuning)
 
@@ -199,6 +213,9 @@ class Session:
     def _note_selection(
         self, autotuner: Any, arch: str, kernel: str, key: str | None, selection: Selection[Any]
     ) -> None:
+        if self.recorder is not None and not _is_interpreted(autotuner):
+            self.recorder.device = self.devices.current()
+            self.recorder.attend()
         treatment = coverage.PINNED if selection.candidate is not None else coverage.INVARIANT
         self.coverage.reach(kernel, treatment, len(autotuner.configs))
         if selection.miss:
@@ -216,16 +233,27 @@ class Session:
         self._note_selection(autotuner, arch, kernel, key, Selection(candidate, "min_cost", FAULT))
 
     def _note_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
-        if not self.coverage.miss(miss):
+        number = self.coverage.miss(miss)
+        if number == 0:
             return
-        logger.warning(
-            "tuning_registry: miss (%s) on %s for %s key %s: %s; %s",
-            miss.reason, miss.arch, miss.kernel, miss.key or "(none)",
-            _INSTEAD.get(miss.source, f"launching by {miss.source}"),
-            "no table was asked" if miss.reason == FAULT else shown(self.table(miss.arch)),
-        )  # fmt: skip
+        instead = _INSTEAD.get(miss.source, f"launching by {miss.source}")
+        if miss.source == "min_cost" and self.policy.block_sizes_of(miss.kernel):
+            instead += " (no candidate has the block sizes of the policy)"
+        if number <= _LOGGED_MISSES:
+            logger.warning("tuning_registry: miss (%s) on %s for %s key %s: %s", miss.reason, miss.arch, miss.kernel,
+                           miss.key or "(none)", instead)  # fmt: skip
+        elif number == _LOGGED_MISSES + 1:
+            logger.warning("tuning_registry: further misses are only counted: coverage_report(), and with a record path "
+                           "`registry misses`")  # fmt: skip
+        if miss.reason != FAULT:
+            warn_once(("missed", miss.arch), "the misses are of: %s", shown(self.table(miss.arch)))
         if miss.key:
             self._observe(autotuner, (miss.arch, miss.kernel, miss.key), candidate, miss.reason, is_miss=True)
+
+    def _warn_of_unknown(self, arch: str) -> None:
+        if arch == UNKNOWN:
+            warn_once("unknown arch", "this process has no GPU: its architecture is recorded and looked up as `unknown`; "
+                      "the policy's arch (--arch, TUNING_REGISTRY_ARCH) states another")  # fmt: skip
 
     def _observe(
         self, autotuner: Any, entry: tuple[str, str, str], candidate: Any, reason: str, is_miss: bool = False
@@ -235,6 +263,10 @@ class Session:
             self.recorder.device = self.devices.current()
             keep = self.recorder.miss if is_miss else self.recorder.observe
             keep(entry, config, reason)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
 
 
 def _is_interpreted(autotuner: Any) -> bool:

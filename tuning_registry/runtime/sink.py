@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 import time
 from collections.abc import Callable
 from importlib import import_module
 from typing import Final, Protocol, cast
 
 from tuning_registry.errors import BusyError, ConflictError, RegistryError, UnreachableError
-from tuning_registry.locations import SHOWN_OPTIONS
+from tuning_registry.locations import shown_url
 from tuning_registry.records import Recording
 
 logger = logging.getLogger("tuning_registry")
@@ -43,17 +42,6 @@ class SinkModule(Protocol):
 
     def open_sink(self, url: str, wait_s: float | None = None) -> Sink:
         """The sink for a database URL, waiting so long for a lock or a server; raises RegistryError."""
-
-
-def shown_url(url: str) -> str:
-    """`url` as it may stand in the log: without password, and with the options that cannot hold one.
-
-    A password that should have been percent-encoded (`p@ss`, `a:b`, `a/b`) is hidden to its last `@`.
-    """
-    base, mark, query = url.partition("?")
-    options = (part.partition("=") for part in query.split("&"))
-    shown = (name + equals + (value if name in SHOWN_OPTIONS else "***") for name, equals, value in options)
-    return re.sub(r"(://[^:/@]*:).*@", r"\1***@", base) + (mark and mark + "&".join(shown))
 
 
 def write_with_retries(

@@ -1,0 +1,195 @@
+"""What a job is told: at its start, at its end, and where a setting meets nothing."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runtime.fakes import ARCH, KEY, Tensor, autotuner, launch, stored, three, write_table
+from tests.runtime.test_process import python
+from tuning_registry.runtime import AutotunePolicy, install, uninstall
+
+NAME = "pkg.ops.kernel"
+
+
+def told(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [r.getMessage().removeprefix("tuning_registry: ") for r in caplog.records if r.levelno >= level]
+
+
+def test_a_recording_job_says_at_level_info_what_it_does_and_did(tmp_path: Path, caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    install(AutotunePolicy(record_path=tmp_path / "r", arch=ARCH, run="job"))
+    launch(autotuner())
+    launch(autotuner([three()[0], three()[0]], name="other"))
+    uninstall()
+    (file,) = tmp_path.glob("r.*.json")
+    assert told(caplog, logging.INFO) == [f"recording to {tmp_path / 'r'}", f"2 votes in {file}"]
+
+
+def test_a_pinned_job_says_at_level_info_which_table_it_pins_to(tmp_path: Path, caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    table = write_table(tmp_path, {NAME: {KEY: stored(three()[0])}}, triton="3.0.1")
+    install(AutotunePolicy(mode="pinned", table_path=tmp_path, arch=ARCH))
+    launch(autotuner())
+    said = told(caplog, logging.INFO)
+    assert said[0] == "pinning"
+    assert said[-1].startswith(f"table {table} (1 entries) made with Triton 3.0.1, this is ")
+
+
+def test_variables_that_a_given_policy_leaves_unused_are_named(monkeypatch: Any, tmp_path: Path, caplog: Any) -> None:
+    for name, value in {
+        "MODE": "pinned",
+        "ARCH": ARCH,
+        "RUN": "job",
+        "SOURCE": "s",
+        "TABLE_PATH": str(tmp_path),
+    }.items():
+        monkeypatch.setenv(f"TUNING_REGISTRY_{name}", value)
+    install(AutotunePolicy(record_path=tmp_path / "r", source="s"))
+    (said,) = told(caplog)
+    assert said.endswith("is not used: TUNING_REGISTRY_MODE, TUNING_REGISTRY_ARCH")
+    caplog.clear()
+    install()
+    install(AutotunePolicy(mode="pinned", arch=ARCH, source="s", run="mine"))
+    assert [said.rpartition(": ")[2] for said in told(caplog)] == ["TUNING_REGISTRY_RUN"]
+    monkeypatch.setenv("TUNING_REGISTRY_MODE", "pined")  # no policy reads it
+    caplog.clear()
+    install(AutotunePolicy(mode="pinned", arch=ARCH))
+    assert told(caplog) == []
+
+
+def test_a_process_without_a_gpu_is_told_once(tmp_path: Path, caplog: Any) -> None:
+    for policy in (AutotunePolicy(record_path=tmp_path / "r"), AutotunePolicy(mode="pinned", table_path=tmp_path)):
+        caplog.clear()
+        install(policy)
+        for kernel in (autotuner(), autotuner(name="other")):
+            launch(kernel)
+        uninstall()
+        assert len([said for said in told(caplog) if "no GPU" in said and "arch" in said]) == 1
+    caplog.clear()
+    install(AutotunePolicy())
+    launch(autotuner())
+    assert told(caplog) == []
+
+
+@pytest.mark.parametrize(("mode", "what"), [("record", "nothing was recorded"), ("pinned", "nothing was in scope")])
+def test_a_scope_that_no_kernel_lies_in_is_named_at_the_end(mode: Any, what: Any, tmp_path: Path, caplog: Any) -> None:
+    install(AutotunePolicy(mode=mode, record_path=tmp_path / "r", modules=("pkgs", "fla"), arch=ARCH))
+    launch(autotuner())
+    uninstall()
+    (said,) = [said for said in told(caplog) if what in said]
+    assert "pkgs, fla" in said
+    assert NAME in said
+    caplog.clear()
+    install(AutotunePolicy(mode=mode, record_path=tmp_path / "r", modules=("pkgs", "pkg"), arch=ARCH))
+    launch(autotuner())
+    uninstall()
+    assert [said for said in told(caplog) if "nothing was" in said] == []
+
+
+def test_block_sizes_that_no_candidate_has_are_named_with_the_miss(tmp_path: Path, caplog: Any) -> None:
+    install(AutotunePolicy(mode="pinned", table_path=tmp_path, arch=ARCH, block_sizes={"BLOCK_M": 63}))
+    launch(autotuner())
+    (miss,) = [said for said in told(caplog) if said.startswith("miss (")]
+    assert "no candidate has the block sizes of the policy" in miss
+
+
+def test_kernels_of_the_script_itself_are_said_to_share_their_name(
+    tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    install(AutotunePolicy(record_path=tmp_path / "r", arch=ARCH, run="job"))
+    for name in ("kernel", "other"):
+        launch(autotuner(name=name, module="__main__"))
+    uninstall()
+    (said,) = told(caplog)
+    assert "recorded under __main__" in said
+    caplog.clear()
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    install(AutotunePolicy(record_path=tmp_path / "r", arch=ARCH, run="job"))
+    launch(autotuner(module="__main__"))
+    uninstall()
+    assert told(caplog) == []
+
+
+def test_rank_0_is_told_of_another_job_of_its_name(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    policy = AutotunePolicy(record_path=tmp_path / "r", arch=ARCH, run="nightly")
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        (tmp_path / f"r.nightly.node.7.rank{rank}.json").write_text("{}")
+        install(policy)
+        launch(autotuner())
+        launch(autotuner(), Tensor(), Tensor(), 32)
+        uninstall()
+    assert len(told(caplog)) == 1
+    assert "another process has recorded rank 0 of run nightly" in told(caplog)[0]
+
+
+@pytest.mark.parametrize(("url", "missing"), [("postgresql://h/d", "is not installed here, so the recording stays in a file: psycopg"),
+                                              ("sqlite:////r.db", None)])  # fmt: skip
+def test_a_database_that_no_package_here_can_reach_is_named_at_install(
+    url: Any, missing: Any, monkeypatch: Any, caplog: Any
+) -> None:
+    from tuning_registry.runtime import assembly
+
+    monkeypatch.setattr(assembly, "find_spec", lambda name: None if name == "psycopg" else name)
+    install(AutotunePolicy(record_path=url, arch=ARCH, run="job"))
+    assert [said.startswith(missing or "?") for said in told(caplog)] == ([True] if missing else [])
+
+
+JOB = """
+import tests.runtime.fakes as fakes
+fakes.launch(fakes.autotuner())
+"""
+
+
+def test_verbose_and_enumerating_runs_print_our_log_once_and_plainly(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "logging_job.py").write_text("import logging; logging.basicConfig(format='%(name)s|%(message)s')" + JOB)
+    options = ("-m", "tuning_registry.runtime", "--arch", ARCH, "--record-path", tmp_path / "r", "--run-name", "job")
+    said = python(*options, "-v", "job.py", cwd=tmp_path).stderr.splitlines()
+    assert [line.split(" r.job.")[0].partition(" in ")[0] for line in said] == [
+        f"tuning_registry: recording to {tmp_path / 'r'}",
+        "tuning_registry: 1 votes",
+    ]
+    said = python(*options, "-v", "logging_job.py", cwd=tmp_path).stderr.splitlines()
+    assert len([line for line in said if "votes in" in line]) == 1
+    assert said[-1].startswith("tuning_registry|tuning_registry: 1 votes in ")
+    said = python(*options, "--enumerate-autotuners", "job.py", cwd=tmp_path).stderr
+    assert f"autotuner {NAME} (3 candidates): timed" in said
+    assert python(*options, "job.py", cwd=tmp_path).stderr.count("another process") == 1  # rank 0 of a run once more
+
+
+def test_repeated_options_are_one_list_and_a_folder_without_main_is_wrong_usage(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    for name in ("one", "two"):
+        write_table(tmp_path / name, {NAME: {KEY: stored(three()[0])}}, arch=ARCH if name == "two" else "sm80")
+    (tmp_path / "job.py").write_text(JOB)
+    options = (
+        "-m",
+        "tuning_registry.runtime",
+        "--mode",
+        "pinned",
+        "--arch",
+        ARCH,
+        "--table-path",
+        "one",
+        "--table-path",
+        "two",
+    )
+    ended = python(*options, "--on-miss", "error", "job.py", cwd=tmp_path)
+    assert f"{tmp_path / 'one'} holds no {ARCH}.json" in ended.stderr
+    ended = python("-m", "tuning_registry.runtime", "one", cwd=tmp_path, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "python -m tuning_registry.runtime: no __main__.py in one\n")
+    ended = python("-m", "tuning_registry.runtime", "job.py", cwd=tmp_path, check=False, TUNING_REGISTRY_MODE="pined")
+    assert ended.stderr.startswith("python -m tuning_registry.runtime: at TUNING_REGISTRY_MODE: expected one of")
+
+
+def test_a_script_with_a_policy_of_its_own_is_told_what_the_command_line_lost(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "job.py").write_text("from tuning_registry.runtime import install\ninstall({'mode': 'auto'})")
+    ended = python("-m", "tuning_registry.runtime", "--mode", "pinned", "--arch", ARCH, "job.py", cwd=tmp_path)
+    assert ended.stderr.endswith("is not used: TUNING_REGISTRY_MODE, TUNING_REGISTRY_ARCH\n")
