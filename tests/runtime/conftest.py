@@ -43,7 +43,7 @@ def end_journals() -> None:
         if thread.name == "tuning_registry journal" and (journal := getattr(thread, "_target", None)) is not None:
             journal.__self__._last = None
             journal.__self__._ending.set()
-            journal.__self__._changed.set()
+            journal.__self__._wake.put(None)
             thread.join(1.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -49,7 +50,8 @@ class Journal:
         self._before = before
         self._stall_s = stall_s
         self._alive_until = 0.0
-        self._changed = threading.Event()
+        self._is_due = False
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # may be put to in a signal handler, unlike an Event
         self._ending = threading.Event()
         self._last: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
@@ -57,8 +59,10 @@ class Journal:
         self._process = os.getpid()
 
     def touch(self) -> None:
-        """The state has changed."""
-        self._changed.set()
+        """The state has changed. Never waits, also not in a signal handler that interrupts a call of it."""
+        if not self._is_due:
+            self._is_due = True
+            self._wake.put(None)
         if self._thread is None and self._process == os.getpid():
             guarded("starting the journal", self._start)
 
@@ -84,11 +88,11 @@ class Journal:
             self.beat()
             self._last = last
             self._ending.set()
-            self._changed.set()
+            self._wake.put(None)
         return self._join(self._thread, wait_s)
 
     def _changed_ever(self) -> bool:
-        return self._thread is not None or self._changed.is_set()
+        return self._thread is not None or self._is_due
 
     def _join(self, thread: threading.Thread, wait_s: float | None) -> bool:
         latest = None if wait_s is None else time.monotonic() + wait_s
@@ -101,11 +105,15 @@ class Journal:
         return True
 
     def _start(self) -> None:
-        with self._start_lock:
+        if not self._start_lock.acquire(blocking=False):
+            return  # somebody starts it at this moment
+        try:
             if self._thread is None:
                 thread = threading.Thread(target=self._work, name="tuning_registry journal", daemon=True)
                 thread.start()
                 self._thread = thread
+        finally:
+            self._start_lock.release()
 
     def _work(self) -> None:
         if self._before is not None and self._before._thread is not None:  # noqa: SLF001 - of this class
@@ -115,14 +123,14 @@ class Journal:
             self._await_change()
             if self._ending.is_set():
                 break
-            self._changed.clear()
+            self._is_due = False
             began = time.monotonic()
             if guarded("writing the recording", self._write):
                 faults = 0
                 pause_s = min(_PAUSE_PER_WRITE * (time.monotonic() - began), _LONGEST_PAUSE_S)
             else:
                 faults += 1
-                self._changed.set()
+                self._is_due = True
                 pause_s = min(self._interval_s * 2.0 ** min(faults, 10), _LONGEST_PAUSE_AFTER_FAULT_S)
             self._look()
             self._ending.wait(max(self._interval_s, pause_s))
@@ -131,8 +139,11 @@ class Journal:
 
     def _await_change(self) -> None:
         watching = True
-        while not self._changed.wait(_WATCH_S if watching else None):
-            watching = self._look()
+        while not self._is_due and not self._ending.is_set():
+            try:
+                self._wake.get(timeout=_WATCH_S if watching else None)
+            except queue.Empty:
+                watching = self._look()
 
     def _look(self) -> bool:
         return self._watch is not None and bool(guarded("looking around the recording", self._watch))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from tuning_registry.entries import read_entries
+from tuning_registry.errors import FormatError
 from tuning_registry.names import lookup_key
 from tuning_registry.recording_writer import SECTIONS, observation_text, set_text, timings_text
 from tuning_registry.records import ByEntry, Observation, TimedCandidates
@@ -19,14 +22,27 @@ _SLICE_S: Final = 0.001  # how long the interpreter's lock is held at a stretch 
 _REST_S: Final = 0.0005
 
 
-class Notes:
-    """Votes, observations, timings and candidate sets of one process. Safe under threads.
+class _Note(NamedTuple):
+    """One choice as a launch leaves it: a vote or an observation."""
 
-    `texts` belongs to the one thread that calls `spell`: it brings them up to date with what is new since.
+    entry: Entry
+    vote: str | None
+    observation: Observation | None
+    timed: TimedCandidates | None
+    candidates: str | None
+
+
+class Notes:
+    """Votes, observations, timings and candidate sets of one process.
+
+    Launches only append to a list, which is safe under threads, forks and signal handlers without a lock; whoever
+    reads takes in first what is there. `texts` belongs to the one thread that calls `spell`: it brings them up to
+    date with what is new since.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._fresh: deque[_Note] = deque()
+        self._lock = threading.RLock()  # of readers
         self._votes: dict[Entry, str] = {}
         self._observations: dict[Entry, Observation] = {}
         self._timings: dict[Entry, TimedCandidates] = {}
@@ -37,36 +53,45 @@ class Notes:
 
     def vote(self, entry: Entry, config: str, timed: TimedCandidates | None, candidates: str | None) -> None:
         """Keep a winner; the first vote of an entry stands, and takes the place of an observation."""
-        with self._lock:
-            place = self._one_spelling(entry)
-            is_new = place not in self._votes
-            if self._votes.setdefault(place, config) != config:
+        self._fresh.append(_Note(entry, config, None, timed, candidates))
+
+    def observe(self, entry: Entry, observation: Observation, timed: TimedCandidates | None) -> None:
+        """Keep a choice that is no vote, unless the entry is kept already."""
+        self._fresh.append(_Note(entry, None, observation, timed, None))
+
+    def _take_in(self) -> None:
+        """Bring what launches have left under its entry; under the lock."""
+        while self._fresh:
+            guarded("keeping a choice", self._keep, self._fresh.popleft())
+
+    def _keep(self, note: _Note) -> None:
+        arch, kernel, key = note.entry
+        try:
+            read_entries({arch: {kernel: {key: None}}}, lambda value: value)
+        except FormatError as fault:
+            warn_once(("name", kernel), "%s cannot stand in a recording: %s", kernel, fault.what)
+            return
+        place = self._one_spelling(note.entry)
+        if note.observation is not None:
+            if place in self._votes or place in self._observations:
+                return
+            self._observations[place] = note.observation
+        elif note.vote is not None:
+            if self._votes.setdefault(place, note.vote) != note.vote:
                 warn_once(("two votes", place), "%s was tuned twice for key %s with different winners; the first one "
-                          "votes", place[1], place[2])  # fmt: skip
+                          "votes", kernel, key)  # fmt: skip
                 return
             self._observations.pop(place, None)
-            if timed is not None:
-                self._timings[place] = timed
-            if candidates is not None:
-                self._sets[place] = candidates
-            if is_new or timed is not None or candidates is not None:
-                self._unspelt.append(place)
-
-    def observe(self, entry: Entry, observation: Observation, timed: TimedCandidates | None) -> bool:
-        """Keep a choice that is no vote, unless the entry is kept already; whether it was."""
-        with self._lock:
-            place = self._one_spelling(entry)
-            if place in self._votes or place in self._observations:
-                return False
-            self._observations[place] = observation
-            if timed is not None:
-                self._timings[place] = timed
-            self._unspelt.append(place)
-            return True
+        if note.timed is not None:
+            self._timings[place] = note.timed
+        if note.candidates is not None:
+            self._sets[place] = note.candidates
+        self._unspelt.append(place)
 
     def sections(self) -> dict[str, ByEntry[Any]]:
         """The present state by the names of `Recording`'s fields."""
         with self._lock:
+            self._take_in()
             return {
                 "votes": _nested(self._votes),
                 "observations": _nested(self._observations),
@@ -77,6 +102,7 @@ class Notes:
     def __str__(self) -> str:
         """How much there is, for the log."""
         with self._lock:
+            self._take_in()
             counts = [f"{len(self._votes)} votes"]
             counts += [f"{len(self._observations)} observations"] if self._observations else []
         return " and ".join(counts)
@@ -84,11 +110,13 @@ class Notes:
     def kernels(self) -> set[str]:
         """The kernels that anything is known of."""
         with self._lock:
+            self._take_in()
             return {kernel for _, kernel, _ in [*self._votes, *self._observations]}
 
     def spell(self, beat: Callable[[], None]) -> None:
         """Bring `texts` up to date, in slices between which other threads may run."""
         with self._lock:
+            self._take_in()
             unspelt, self._unspelt = self._unspelt, []
         began = time.perf_counter()
         for place in unspelt:

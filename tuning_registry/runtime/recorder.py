@@ -126,9 +126,9 @@ class Recorder:
         """Keep a choice that is no vote, unless the entry has voted; the first observation stands."""
         self.start_in_child()
         timed = TimedCandidates.from_timings(timings) if timings else None
-        if self._notes.observe(entry, Observation(config, reason), timed):
-            self._journal.touch()
-            guarded("looking for the process group", self._identity.look)
+        self._notes.observe(entry, Observation(config, reason), timed)
+        self._journal.touch()
+        guarded("looking for the process group", self._identity.look)
 
     def miss(self, entry: Entry, config: str | None, reason: str) -> None:
         """Keep that the table did not decide a pinned launch, as an observation."""
