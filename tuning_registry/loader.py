@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tuning_registry.errors import RegistryError, printable
+from tuning_registry.errors import RegistryError
 from tuning_registry.locations import TABLE_PATH_VARIABLE, user_table_folder
+from tuning_registry.log import warn
 from tuning_registry.names import is_known_arch, normal_arch
 from tuning_registry.table import EXTRA, TunedTable, read_table
 
 PACKAGED_TABLES = Path(__file__).parent / "tables"
-
-logger = logging.getLogger("tuning_registry")
 
 
 def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = ()) -> TunedTable:
@@ -36,22 +34,22 @@ def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathL
     """
     wanted = normal_arch(arch)
     if "\0" in wanted or not wanted.isprintable():
-        logger.warning("tuning_registry: %r is no architecture", arch)
+        warn("'%s' is no architecture", arch)
         return TunedTable("unknown", {})
     if not is_known_arch(wanted):
-        logger.warning("tuning_registry: %r is spelled like no known architecture (sm90, gfx942, ...)", arch)
+        warn("'%s' is spelled like no known architecture (sm90, gfx942, ...)", arch)
     for file in _candidates(wanted, table_path):
         try:
             table = read_table(file)
         except RegistryError as error:
-            logger.warning("tuning_registry: table skipped: %s", error)
+            warn("table skipped: %s", error)
             continue
         if table.arch != wanted:
-            logger.warning("tuning_registry: table skipped: %s is for %s, not %s", file, printable(table.arch), wanted)
+            warn("table skipped: %s is for %s, not %s", file, table.arch, wanted)
             continue
         stated = table.provenance.get(EXTRA, {}).get("digest", table.digest)
         if stated != table.digest:
-            logger.warning("tuning_registry: %s was edited: its entries are not those its digest was made of", file)
+            warn("%s was edited: its entries are not those its digest was made of", file)
         table.provenance["file"] = str(file)
         _warn_of_other_triton(table, file)
         return table
@@ -77,9 +75,9 @@ def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.Pat
     folders = [given] if isinstance(given, str | os.PathLike) else list(given)
     for stated in map(Path, folders):
         if not os.path.exists(stated):  # noqa: PTH110  # unlike Path.exists, false for any path it cannot look at
-            logger.warning("tuning_registry: table path %s does not exist", stated)
+            warn("table path %s does not exist", stated)
         elif os.path.isdir(stated) and not os.path.lexists(stated / f"{arch}.json"):  # noqa: PTH112
-            logger.warning("tuning_registry: %s holds no %s.json; looking further", stated, arch)
+            warn("%s holds no %s.json; looking further", stated, arch)
     folders += [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
     folders += [folder for folder in (user_table_folder(), PACKAGED_TABLES) if folder is not None]
     for folder in map(Path, folders):
@@ -91,4 +89,4 @@ def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.Pat
 def _warn_of_other_triton(table: TunedTable, file: Path) -> None:
     made, here = table.provenance.get("triton", ""), installed_triton()
     if made and here and made.partition("+")[0] != here.partition("+")[0]:
-        logger.warning("tuning_registry: %s was recorded with Triton %s; this is %s", file, printable(made), here)
+        warn("%s was recorded with Triton %s; this is %s", file, made, here)

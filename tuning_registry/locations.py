@@ -23,7 +23,7 @@ DRIVERS: Final[Mapping[str, str]] = {
 }
 EXPECTED_URL: Final = "expected sqlite:///FILE or postgresql://USER@HOST/NAME"
 # Options of a Postgres URL that are printed; any other may hold a secret, a mistyped `pasword` too.
-SHOWN_OPTIONS: Final = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "user"})
+SHOWN_OPTIONS: Final = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode"})
 
 
 def is_url(path: str) -> bool:
@@ -36,10 +36,12 @@ def shown_url(url: str) -> str:
 
     A password that should have been percent-encoded (`p@ss`, `a:b`, `a/b`) is hidden to its last `@`.
     """
-    base, mark, query = url.partition("?")
+    if not is_url(url) or DRIVERS.get(url.partition("://")[0]) == "sqlite":
+        return url
+    base, mark, query = re.sub(r"(://[^:]*:).*@", r"\1***@", url).partition("?")
     options = (part.partition("=") for part in query.split("&"))
     shown = (name + equals + (value if name in SHOWN_OPTIONS else "***") for name, equals, value in options)
-    return re.sub(r"(://[^:/@]*:).*@", r"\1***@", base) + (mark and mark + "&".join(shown))
+    return base + (mark and mark + "&".join(shown))
 
 
 def absolute_location(location: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,12 @@ from tuning_registry.canonical import (
 from tuning_registry.entries import read_entries
 from tuning_registry.errors import FormatError, RecordingError, TableError
 from tuning_registry.files import parse_json, read_bytes, write_atomically
+from tuning_registry.log import warn
 from tuning_registry.names import ANY_KEY, bare_name, is_positional, lookup_key, normal_arch, positional_key
 
 EXTRA: Final = "tuning_registry"  # the one top-level object that is ours; everything else is the seed's
 FORMAT_VERSION: Final = 1
 
-logger = logging.getLogger("tuning_registry")
 C = TypeVar("C")
 Kernels = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
@@ -172,8 +171,8 @@ class TunedTable:
         if kernel not in users:
             users.add(kernel)
         if len(users) > 1:
-            logger.warning(
-                "tuning_registry: table entry %s could mean %s: not pinned. Record again: new recordings carry "
+            warn(
+                "table entry %s could mean %s: not pinned. Record again: new recordings carry "
                 "qualified names.", name, " or ".join(sorted(users)),
             )  # fmt: skip
         return len(users) > 1

@@ -187,7 +187,7 @@ def scenario(name: Any) -> Any:
 def test_ranks_that_agree_exchange_one_small_message_a_check(ranks: Any) -> None:
     for out in ranks:
         assert out["results"] == [(True, 3, 40, True), (True, 3, 40, False)]
-        assert out["sent"] == [("all_gather_numbers", 6)] * 2
+        assert out["sent"] == [("all_gather_numbers", 7)] * 2
         assert out["digest"] == ranks[0]["digest"]
         assert out["lines"] == []
 
@@ -285,9 +285,10 @@ def test_compiled_kernels_are_reported_as_not_covered(monkeypatch: pytest.Monkey
 def test_checks_of_two_groups_in_two_threads_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other ranks may come to the second group first: a lock over both would be a deadlock."""
     second_is_in = threading.Event()
+    first, second = autotuner(), autotuner()  # any two objects stand for groups
 
     def gather(where: Any, numbers: Any) -> Any:
-        if where.identity == "second":
+        if where.identity is second:
             second_is_in.set()
         assert second_is_in.wait(10)
         return [list(numbers)] * 2
@@ -297,8 +298,7 @@ def test_checks_of_two_groups_in_two_threads_do_not_wait_for_each_other(monkeypa
     install({"arch": "sm90"})
     results: list[Any] = []
     threads = [
-        threading.Thread(target=lambda group=group: results.append(verify_choices(group)))
-        for group in ("first", "second")
+        threading.Thread(target=lambda group=group: results.append(verify_choices(group))) for group in (first, second)
     ]
     for thread in threads:
         thread.start()

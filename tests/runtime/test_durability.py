@@ -200,9 +200,13 @@ def test_a_recorder_that_is_taken_up_again_waits_for_its_own_end(
     ("postgresql://u:s3cret@h/db", "postgresql://u:***@h/db"),
     ("postgresql://u:p@s3cret@h/db", "postgresql://u:***@h/db"),
     ("postgresql://u:a:s3cret/x@h/db", "postgresql://u:***@h/db"),
-    ("postgresql://h/db?user=u&password=s3cret", "postgresql://h/db?user=u&password=***"),
+    ("postgresql://h/db?user=u&password=s3cret", "postgresql://h/db?user=***&password=***"),
     ("postgresql://h/db?pasword=s3cret&sslmode=require", "postgresql://h/db?pasword=***&sslmode=require"),
+    ("postgresql://me@srv:s3cret@h/db", "postgresql://me@srv:***@h/db"),
+    ("postgresql://me:s3?cret@h/db?sslmode=require", "postgresql://me:***@h/db?sslmode=require"),
+    ("postgresql://h/db?user=u:s3cret", "postgresql://h/db?user=***"),
     ("sqlite:////a:b/c@d.db", "sqlite:////a:b/c@d.db"),
+    ("/a?b=c@d", "/a?b=c@d"),
 ])  # fmt: skip
 def test_no_password_in_any_place_is_shown(url: str, shown: str) -> None:
     assert shown_url(url) == shown

@@ -45,7 +45,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the runtime does to stderr")
     parser.add_argument("script", help="script or module to run")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments").required = False
-    options = parser.parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    options = parser.parse_args(given)
+    # argparse takes a first -- of the script's own arguments for one of its own.
+    if given[-len(options.arguments) - 2 :][:2] == [options.script, "--"]:
+        options.arguments.insert(0, "--")
     if options.verbose or options.enumerate_autotuners:
         _log_to_stderr()
     try:
@@ -85,14 +89,15 @@ def _log_to_stderr() -> None:
 
 def run_script(script: str, arguments: Sequence[str]) -> None:
     """Run a file, or a folder or archive with a `__main__.py`, as `python SCRIPT` would."""
-    sys.argv = [script, *arguments]
+    sys.argv, given = [script, *arguments], script
+    script = os.path.abspath(script)  # noqa: PTH100  # as Python's __file__, which outlives a change of folder
     holder = importlib.machinery.PathFinder.find_spec("__main__", [script])
     if holder is not None and holder.loader is not None:  # a folder or an archive
         _put_first(script)
         _run(_code_of(holder), holder.origin or script, holder.loader, holder)
         return
     if os.path.isdir(script):  # noqa: PTH112
-        sys.stderr.write(f"{_NAME}: no __main__.py in {script}\n")
+        sys.stderr.write(f"{_NAME}: no __main__.py in {given}\n")
         sys.exit(2)
     _put_first(os.path.dirname(os.path.realpath(script)))  # noqa: PTH120  # "" for none
     if script.endswith(".pyc"):
@@ -118,7 +123,11 @@ def run_module(name: str, arguments: Sequence[str]) -> None:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # something that the package itself imports
         spec = None
-    if spec is None or spec.origin is None:
+    except (ImportError, ValueError):
+        if not name.startswith("."):
+            raise
+        spec = None
+    if spec is None or spec.origin is None or not spec.has_location:
         sys.stderr.write(f"{_NAME}: no module named {name}\n")
         sys.exit(2)
     sys.argv[0] = spec.origin

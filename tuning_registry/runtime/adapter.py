@@ -13,15 +13,15 @@ from typing import Any, Final, Protocol
 from tuning_registry.errors import LaunchError, PolicyError
 from tuning_registry.runtime import coverage
 from tuning_registry.runtime.arch import loaded_torch
-from tuning_registry.runtime.fastpath import ATTRIBUTE, LEFT_TO_TRITON, Pin, Pins, make_run, remember
+from tuning_registry.runtime.fastpath import ATTRIBUTE, LEFT_TO_TRITON, UNSEEN, Pin, Pins, make_run, remember
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.keys import kernel_name
 from tuning_registry.runtime.listener import ListenerSlot, has_listener, tells_listener
 from tuning_registry.runtime.patches import Patches
+from tuning_registry.runtime.pruning import PROBE, ask_pruning
 from tuning_registry.runtime.watch import SINGLE, Follower, Watch
 from tuning_registry.runtime.weak_map import WeakIdentityMap
 
-_PROBE: Final = "_tuning_registry_probe"  # marks the copy of an autotuner that is asked for its pruning
 _numbers: Final = itertools.count()
 
 
@@ -87,6 +87,8 @@ class Adapter:
         self._attached = True
         before = None if predecessor is None else predecessor.patches
         if self._pins:
+            # Found in the class where an autotuner has none: a `__getattr__` of a subclass is not asked for ours.
+            setattr(self._class, self.attribute, UNSEEN)
             self.patches.put_in("run", lambda original: make_run(original, self.decide, self.attribute), before)
         self.patches.put_in("prune_configs", self._make_prune, before)
         self.patches.put_in("_bench", self._make_bench, before)
@@ -108,6 +110,8 @@ class Adapter:
         self.patches.take_out(None if successor is None else successor.patches)
         if self._slot is not None:
             self._slot.take_out()
+        if self.attribute in vars(self._class):
+            delattr(self._class, self.attribute)
         for autotuner in self._marked.live():
             autotuner.__dict__.pop(self.attribute, None)
 
@@ -127,7 +131,7 @@ class Adapter:
             self._mark(autotuner, None)
             return LEFT_TO_TRITON
         configs = autotuner.configs
-        pruned = list(configs) if len(configs) == 1 else self._prune(autotuner, args, kwargs)
+        pruned = list(configs) if len(configs) == 1 else ask_pruning(autotuner, args, kwargs)
         if not pruned:
             return LEFT_TO_TRITON  # Triton raises its own error for it
         pins = self._pins_of(autotuner)
@@ -153,19 +157,11 @@ class Adapter:
             vars(autotuner).pop(self.attribute, None)
         return found
 
-    def _prune(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """What the kernel's own pruning leaves. It reads `nargs`, which threads share: a copy is asked instead."""
-        probe = object.__new__(type(autotuner))
-        vars(probe).update(vars(autotuner))
-        vars(probe).update({"nargs": dict(zip(autotuner.arg_names, args, strict=False)), _PROBE: True})
-        self._met.put(probe, frozenset())
-        return list(probe.prune_configs(kwargs))
-
     def _make_prune(self, original: Any) -> Any:
         def prune_configs(autotuner: Any, /, kwargs: dict[str, Any]) -> Any:
             pruned = original(autotuner, kwargs)
             # `warmup` prunes too, and tunes nothing; launches come with an argument of that name.
-            if not self._attached or _PROBE in vars(autotuner) or "warmup" not in kwargs:
+            if not self._attached or PROBE in vars(autotuner) or "warmup" not in kwargs:
                 return pruned
             going_on = guarded("watching a tuning", self._on_prune, autotuner, kwargs, pruned)
             return pruned if going_on is None else going_on

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tuning_registry.canonical import dump_json
-from tuning_registry.errors import AgreementError
+from tuning_registry.errors import AgreementError, printable
+from tuning_registry.log import warn
 from tuning_registry.names import rank_ranges
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.control import active_session, policy_changes
 from tuning_registry.runtime.exchange import Group, all_gather_bytes, all_gather_numbers, current_group
 from tuning_registry.runtime.job import current_place
-
-logger = logging.getLogger("tuning_registry")
+from tuning_registry.runtime.weak_map import WeakIdentityMap
 
 _DIGEST_BYTES = 8  # per entry and per config; a job has thousands of entries, far from the 2^32 where these collide
 
@@ -41,7 +40,7 @@ class Disagreement(NamedTuple):
     def __str__(self) -> str:
         """The entry and who chose what, on one line."""
         sides = "; ".join(f"ranks {rank_ranges(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
-        return f"{self.kernel} {self.key} on {self.arch}: {sides}"
+        return printable(f"{self.kernel} {self.key} on {self.arch}: {sides}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class _Known:
         self.warned_gaps: set[tuple[str, str]] = set()
 
 
-_known: dict[Any, _Known] = {}
+_known: WeakIdentityMap[_Known] = WeakIdentityMap()  # by group: one that lives on would keep its port and threads
 _steps = 0
 _lock = threading.Lock()
 
@@ -125,7 +124,7 @@ def verify_choices(group: Any = None) -> Agreement:
     """Compare the choices of the ranks of a group; a collective, so every rank of the group must call it.
 
     Only entries that several ranks chose a config for are compared: pipeline and expert ranks run different
-    kernels. Ranks exchange what is new since their last check: 48 bytes each when nothing is, or when
+    kernels. Ranks exchange what is new since their last check: 56 bytes each when nothing is, or when
     all have the same news. Kernels whose config cannot change values are left out.
 
     Args:
@@ -142,20 +141,21 @@ def verify_choices(group: Any = None) -> Agreement:
         return Agreement(1, 0, new=False, not_covered=gaps)
     current_place()  # remembered there: the group may be gone when the recording is written
     with _lock:
-        known = _known.setdefault(where.identity, _Known())
+        known = _known.get(where.identity) or _Known()
+        _known.put(where.identity, known)
     with known.lock:
         if known.session is not session:
             known.sent, known.session = 0, session
         # A rank without a policy takes part with nothing: a collective that it left out would hang the others.
         choices = ChoiceLog() if session is None else session.choices
         fresh, known.sent = choices.since(known.sent)
-        new = _exchange(where, known, _latest(fresh))
+        new, differ_in_gaps = _exchange(where, known, _latest(fresh), gaps)
         differing = sorted(entry for entry, configs in known.ranks.items() if len(configs) > 1)
         _exchange_texts(where, known, differing, choices.standing())
         found = tuple(known.texts[entry] for entry in differing if entry in known.texts)
         compared = sum(_is_shared(configs) for configs in known.ranks.values())
         result = Agreement(where.size, compared, new, found, gaps)
-        _report(where, known, differing, result)
+        _report(where, known, differing, result, is_speaker=where.rank == 0 or where.rank in differ_in_gaps)
     if found and session is not None and session.policy.verify_strict:
         raise AgreementError(
             f"{len(found)} of {compared} entries differ between {where.size} ranks: " + " | ".join(map(str, found[:10]))
@@ -168,24 +168,29 @@ def _latest(choices: Iterable[Choice]) -> dict[bytes, bytes]:
     return {_digest(dump_json(c.entry)): _digest(c.config) for c in choices if not c.invariant}
 
 
-def _exchange(where: Group, known: _Known, fresh: dict[bytes, bytes]) -> bool:
-    """Tell each other what is new; whether anything was."""
+def _exchange(
+    where: Group, known: _Known, fresh: dict[bytes, bytes], gaps: tuple[tuple[str, str], ...]
+) -> tuple[bool, list[int]]:
+    """Tell each other what is new; whether anything was, and the ranks whose gaps are not rank 0's."""
     payload = b"".join(entry + fresh[entry] for entry in sorted(fresh))
     summary = hashlib.sha256(payload).digest()
     words = [int.from_bytes(summary[i : i + 8], "big", signed=True) for i in range(0, 32, 8)]
-    numbers = all_gather_numbers(where, [policy_changes(), len(payload), *words])
+    shown_gaps = int.from_bytes(_digest(dump_json(gaps))[:8], "big", signed=True)
+    numbers = all_gather_numbers(where, [policy_changes(), shown_gaps, len(payload), *words])
     _forget_replaced(known, [row[0] for row in numbers])
-    if not any(row[1] for row in numbers):
-        return False
-    if all(row[1:] == numbers[0][1:] for row in numbers):
+    differ_in_gaps = [rank for rank, row in enumerate(numbers) if row[1] != numbers[0][1]]
+    numbers = [row[2:] for row in numbers]
+    if not any(size for size, *_ in numbers):
+        return False, differ_in_gaps
+    if all(row == numbers[0] for row in numbers):
         payloads = [payload] * where.size  # all ranks have the same news: nothing more to send
     else:
-        payloads = all_gather_bytes(where, payload, [row[1] for row in numbers])
+        payloads = all_gather_bytes(where, payload, [size for size, *_ in numbers])
     for rank, received in enumerate(payloads):
         for start in range(0, len(received), 2 * _DIGEST_BYTES):
             entry = received[start : start + _DIGEST_BYTES]
             _put(known, entry, received[start + _DIGEST_BYTES : start + 2 * _DIGEST_BYTES], rank)
-    return True
+    return True, differ_in_gaps
 
 
 def _forget_replaced(known: _Known, changes: list[int]) -> None:
@@ -240,18 +245,16 @@ def _exchange_texts(where: Group, known: _Known, differing: Sequence[bytes], sta
     known.texts.update(found)
 
 
-def _report(where: Group, known: _Known, differing: Sequence[bytes], result: Agreement) -> None:
-    """Rank 0 of the group warns once per entry, and once per gap in what was compared."""
+def _report(where: Group, known: _Known, differing: Sequence[bytes], result: Agreement, *, is_speaker: bool) -> None:
+    """Rank 0 warns once per entry; it and each rank with other gaps than it (`is_speaker`) once per gap."""
     news = [entry for entry in differing if entry not in known.warned and entry in known.texts]
     gaps = [gap for gap in result.not_covered if gap not in known.warned_gaps]
     known.warned.update(news)
     known.warned_gaps.update(gaps)
-    if where.rank != 0:
-        return
-    for entry in news:
-        logger.warning("tuning_registry: ranks disagree on %s", known.texts[entry])
-    for kernel, why in gaps:
-        logger.warning("tuning_registry: agreement does not cover %s: %s", kernel, why)
+    for entry in news if where.rank == 0 else ():
+        warn("ranks disagree on %s", known.texts[entry])
+    for kernel, why in gaps if is_speaker else ():
+        warn("agreement does not cover %s: %s", kernel, why)
 
 
 def _digest(text: str) -> bytes:

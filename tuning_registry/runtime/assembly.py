@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tuning_registry.errors import PolicyError, RegistryError
 from tuning_registry.locations import absolute_location, is_url
+from tuning_registry.log import warn
 from tuning_registry.runtime.adapter import Adapter, check_supported, is_installed
 from tuning_registry.runtime.job import stated_run
 from tuning_registry.runtime.policy import AutotunePolicy
@@ -17,7 +17,6 @@ from tuning_registry.runtime.session import Session, check_tables
 if TYPE_CHECKING:
     from tuning_registry.runtime.recorder import Recorder
 
-logger = logging.getLogger("tuning_registry")
 
 # A process has one recorder per record path (however it is spelt), stated run and source, so that none is begun twice.
 Recorders = dict[tuple[str, str | None, str | None], "Recorder"]
@@ -64,7 +63,7 @@ def _warn_of_missing_packages(url: str) -> None:
     needed = ("sqlalchemy", "msgspec", *(["psycopg"] if url.startswith("postgres") else []))
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
-        logger.warning("tuning_registry: %s not installed here, so the recording stays in a file: %s (see the README)",
+        warn("%s not installed here, so the recording stays in a file: %s (see the README)",
                        "is" if len(missing) == 1 else "are", ", ".join(missing))  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import sys
 import threading
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuning_registry.errors import FormatError
 from tuning_registry.locations import shown_url
+from tuning_registry.log import inform, warn
 from tuning_registry.runtime.guard import guarded, reset_faults
 from tuning_registry.runtime.options import PREFIX
 from tuning_registry.runtime.policy import AutotunePolicy
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tuning_registry.runtime.recorder import Recorder
     from tuning_registry.runtime.session import Session
 
-logger = logging.getLogger("tuning_registry")
 
 _PATIENCE_S: Final = 2.0  # how long replacing a policy waits for the end of a recording; the exit waits longer
 
@@ -60,9 +59,9 @@ def install(
         _warn_of_unused_variables(policy)
     resolved = resolve_mode(policy, deterministic)
     if resolved.table_path and resolved.mode != "pinned":
-        logger.warning(
-            "tuning_registry: a table path is given, but mode is %s: nothing is pinned (mode: pinned)", resolved.mode
-        )
+        warn("a table path is given, but mode is %s: nothing is pinned (mode: pinned)", resolved.mode)
+    if resolved.record_path and resolved.mode == "auto":
+        warn("a record path is given, but mode is auto: nothing is recorded (mode: record)")
     # What works behind a policy is most of the runtime, and a process that installs none need not load it.
     from tuning_registry.runtime.assembly import assemble  # noqa: PLC0415
 
@@ -74,7 +73,7 @@ def install(
         _take_out(keep=session.recorder, successor=adapter)
         _session, _adapter = session, adapter
         _hook_exit()
-    logger.info("tuning_registry: %s", describe(resolved))
+    inform("%s", describe(resolved))
     return resolved
 
 
@@ -146,8 +145,8 @@ def _warn_of_unused_variables(policy: AutotunePolicy) -> None:
         if name not in honoured and value != getattr(policy, name)
     ]
     if unused:
-        logger.warning(
-            "tuning_registry: install() was given a policy, so what environment or command line state is not used: %s",
+        warn(
+            "install() was given a policy, so what environment or command line state is not used: %s",
             ", ".join(unused),
         )
 
@@ -199,6 +198,7 @@ def _at_exit() -> None:
     if session is not None:
         guarded("looking back", session.look_back)
     if session is not None and session.policy.enumerate_autotuners:
-        logger.info("tuning_registry: %s", guarded("reporting coverage", session.report, _adapter))
+        for line in str(guarded("reporting coverage", session.report, _adapter)).splitlines():
+            inform("%s", line)
     for recorder in list(_recorders.values()):
         guarded("finishing the recording", recorder.finish)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import gc
-import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from tuning_registry.errors import printable
+from tuning_registry.log import inform
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.keys import kernel_name
-
-logger = logging.getLogger("tuning_registry")
 
 PINNED: Final = "pinned"
 TIMED: Final = "timed"
 INVARIANT: Final = "invariant"
 OUT_OF_SCOPE: Final = "out of scope"
+REFUSED: Final = "refused"
 EARLIER: Final = "has configs in its cache that were chosen before install, or by another tool"
 COMPILED: Final = "captured by torch.compile"
 OWN_PRUNING: Final = "its class prunes its own way, and nothing tells what it chose"
@@ -52,7 +52,7 @@ class CoverageReport:
     """What this process did with the autotuners it met.
 
     Attributes:
-        reached: Treatment by kernel: `pinned`, `timed`, `invariant` or `out of scope`.
+        reached: Treatment by kernel: `pinned`, `timed`, `invariant`, `out of scope` or `refused` (by `on_miss="error"`).
         not_covered: `(kernel, why)` of autotuners whose choices were not seen.
         misses: Every miss once.
         faults: How often each kind of our own faults was caught.
@@ -78,7 +78,7 @@ class CoverageReport:
             lines += [f"  {m.reason}: {m.kernel} {m.key} ({m.source})" for m in self.misses]
         if self.faults:
             lines.append("faults caught: " + ", ".join(f"{kind} x{n}" for kind, n in sorted(self.faults.items())))
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 class Coverage:
@@ -100,7 +100,7 @@ class Coverage:
         """Note how a kernel's multi-config autotuner is treated; each treatment of a kernel is logged once."""
         mine = object()
         if self._reached.setdefault((kernel, treatment), mine) is mine and self._announce:
-            logger.info("tuning_registry: autotuner %s (%d candidates): %s", kernel, candidates, treatment)
+            inform("autotuner %s (%d candidates): %s", kernel, candidates, treatment)
 
     def miss(self, miss: Miss) -> int:
         """Note a miss; gives how many there are by now, or 0 if its kernel and key missed before."""
@@ -165,7 +165,7 @@ def unseen_kernels(autotuner_class: Any, earlier: Callable[[Any], frozenset[Any]
         else:
             launched = was_launched(autotuner) if overrides else bool(getattr(autotuner, "cache", None))
         if launched:
-            found.add((name, BYPASSED if overrides else EARLIER))
+            found.add((name, BYPASSED if overrides and not getattr(autotuner, "cache", None) else EARLIER))
     return sorted(found)
 
 

@@ -70,7 +70,7 @@ class Pins:
 
 
 # Of an autotuner that was never launched here: nothing is found in it.
-_UNSEEN: Final = Pins(types.SimpleNamespace(configs=(), fn=None), None)
+UNSEEN: Final = Pins(types.SimpleNamespace(configs=(), fn=None), None)
 
 
 def make_run(
@@ -88,7 +88,7 @@ def make_run(
     """
 
     def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        pins = getattr(self, attribute, _UNSEEN)
+        pins = getattr(self, attribute, UNSEEN)
         if pins is None:
             return original(self, *args, **kwargs)
         fn, configs = self.fn, self.configs

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from tuning_registry.errors import AgreementError, LaunchError
+from tuning_registry.log import trace, warn
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-logger = logging.getLogger("tuning_registry")
 
 # No lock: one taken here could be held while another thread forks, or by the code that a signal interrupted.
 # Each slot of the counts is written by one thread, and whoever puts a notice in is the one to log it.
@@ -49,17 +48,17 @@ def count_fault(kind: str, error: BaseException) -> None:
     slot = (kind, threading.get_ident())
     _counts[slot] = _counts.get(slot, 0) + 1
     if _is_first(("fault", kind)):
-        logger.warning(
-            "tuning_registry: %s failed; training goes on, further faults of this kind are only counted: %s: %s",
+        warn(
+            "%s failed; training goes on, further faults of this kind are only counted: %s: %s",
             kind, type(error).__name__, error,
         )  # fmt: skip
-        logger.debug("tuning_registry: traceback of the first fault while %s", kind, exc_info=error)
+        trace(f"traceback of the first fault while {kind}", error)
 
 
 def warn_once(subject: object, message: str, *args: object) -> None:
     """Log a warning the first time that it is given for this (hashable) subject."""
     if _is_first(("notice", subject)):
-        logger.warning("tuning_registry: " + message, *args)  # noqa: G003 - the prefix is constant
+        warn("" + message, *args)
 
 
 def fault_counts() -> dict[str, int]:

@@ -58,10 +58,17 @@ def shape_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> str:
 
 
 def has_tensor_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> bool:
-    """Whether one of the key values is a tensor, or something else with a dtype."""
+    """Whether one of the key values is a tensor, or something else with a dtype that is equal to itself alone."""
     return any(
-        type(arguments[name]) not in _PLAIN and hasattr(arguments[name], "dtype") for name in keys if name in arguments
+        type(arguments[name]) not in _PLAIN and hasattr(arguments[name], "dtype") and not _is_scalar(arguments[name])
+        for name in keys
+        if name in arguments
     )
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether a value is a scalar of NumPy's, which is hashed and compared as the number that it holds."""
+    return any(kind.__name__ == "generic" and kind.__module__ == "numpy" for kind in type(value).__mro__)
 
 
 class _Text:
@@ -79,6 +86,9 @@ def _plain(name: str, value: Any) -> object:
     if type(value) in _PLAIN:
         return value + 0.0 if type(value) is float else value  # -0.0 equals 0.0
     if hasattr(value, "dtype"):
+        held = value.item() if _is_scalar(value) else value
+        if type(held) in _PLAIN:
+            return _plain(name, held)
         raise FormatError("a tensor, or something with a dtype, which has no stable text", (name,))
     kind = type(value)
     if kind.__name__ == "constexpr" and hasattr(value, "value"):

@@ -127,7 +127,7 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise FormatError(f"expected an integer, found {text!r}") from None
+        raise FormatError(f"expected an integer, found {text[:40]!r}") from None
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def _paths(text: str) -> str | tuple[str, ...]:
 def _sizes(text: str) -> dict[str, Any]:
     if text.startswith("{"):
         try:
-            parsed = parse_json(text.encode(), "block sizes")
+            parsed = parse_json(text.encode("utf-8", "surrogateescape"), "block sizes")
         except RecordingError as fault:
             raise FormatError(fault.what, fault.path) from None
         assert isinstance(parsed, dict)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
-from tuning_registry.names import top_module
+from tuning_registry.canonical import check_text
+from tuning_registry.names import normal_distribution, top_module
+from tuning_registry.runtime.guard import guarded
 
 _REST_S: Final = 0.0005
 
@@ -41,20 +43,10 @@ class Owners:
         files = {top: kernel for kernel in kernels for top in _modules([kernel]) if top not in self._owner}
         if not files:
             return
-        # It costs more to import than the rest of the runtime together, and pinned jobs never ask.
-        from importlib import metadata  # noqa: PLC0415
-
-        found: dict[str, list[tuple[str, str, str]]] = {top: [] for top in files}
-        for distribution in metadata.distributions():
-            declared = (distribution.read_text("top_level.txt") or "").split()
-            listed = "\n" + (distribution.read_text("RECORD") or "")
-            for top in files:
-                if top in declared or f"\n{top}/" in listed or f"\n{top}.py," in listed:
-                    found[top].append((distribution.metadata["Name"], distribution.version, listed))
-            beat()
-            time.sleep(_REST_S)
+        found: dict[str, dict[str, tuple[str, str, str]]] = {top: {} for top in files}
+        guarded("listing the installed packages", _scan, found, beat)
         for top, owners in found.items():
-            name, version = _owner_of(files[top], owners)
+            name, version = _owner_of(files[top], list(owners.values()))
             if name is not None:
                 self._version.setdefault(name, version)
             self._owner[top] = name
@@ -62,6 +54,27 @@ class Owners:
 
 def _modules(kernels: Iterable[str]) -> set[str]:
     return {top_module(kernel) for kernel in kernels} - {"", "__main__"}
+
+
+def _scan(found: dict[str, dict[str, tuple[str, str, str]]], beat: Callable[[], None]) -> None:
+    # It costs more to import than the rest of the runtime together, and pinned jobs never ask.
+    from importlib import metadata  # noqa: PLC0415
+
+    for distribution in metadata.distributions():
+        # One that somebody has broken (no version, bytes that are no text) must not cost the others.
+        guarded("reading an installed package", _note_owner, distribution, found)
+        beat()
+        time.sleep(_REST_S)
+
+
+def _note_owner(distribution: Any, found: dict[str, dict[str, tuple[str, str, str]]]) -> None:
+    """Note a distribution under each module that it owns; the first of a name on the path is the one that is imported."""
+    declared = (distribution.read_text("top_level.txt") or "").split()
+    listed = "\n" + (distribution.read_text("RECORD") or "")
+    for top, owners in found.items():
+        if top in declared or f"\n{top}/" in listed or f"\n{top}.py," in listed:
+            name, version = check_text(distribution.metadata["Name"]), check_text(distribution.version)
+            owners.setdefault(normal_distribution(name), (name, version, listed))
 
 
 def _owner_of(kernel: str, owners: list[tuple[str, str, str]]) -> tuple[str | None, str]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tuning_registry.canonical import check_text
 from tuning_registry.errors import FormatError
-from tuning_registry.locations import DRIVERS, EXPECTED_URL, is_url
+from tuning_registry.locations import DRIVERS, EXPECTED_URL, is_url, shown_url
 from tuning_registry.names import bare_name, is_known_arch, normal_arch
 from tuning_registry.runtime.options import MODES, ON_MISS, PREFIX, environment_fields
 
@@ -19,7 +19,7 @@ StrPath = str | os.PathLike[str]
 BlockSizes = Mapping[str, int | Mapping[str, int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AutotunePolicy:
     """How kernels of this process are tuned; checked when made.
 
@@ -113,6 +113,13 @@ class AutotunePolicy:
                 name: dict(value) if isinstance(value, Mapping) else value for name, value in self.block_sizes.items()
             }
         return changed
+
+    def __repr__(self) -> str:
+        """The fields that differ from their defaults; a password in `record_path` is not shown."""
+        stated = self.to_mapping()
+        if self.record_path is not None:
+            stated["record_path"] = shown_url(os.fspath(self.record_path))
+        return f"AutotunePolicy({', '.join(f'{name}={value!r}' for name, value in stated.items())})"
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, Any]], AutotunePolicy], tuple[dict[str, Any]]]:
         """Pickle as a mapping: a read-only view has no pickled form, and spawned workers are given policies."""

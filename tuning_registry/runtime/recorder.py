@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import tempfile
@@ -13,6 +12,7 @@ from typing import Final
 from tuning_registry.canonical import live_config_text, text_digest
 from tuning_registry.loader import installed_triton
 from tuning_registry.locations import absolute_location, is_url, shown_url, user_folder
+from tuning_registry.log import inform, warn
 from tuning_registry.names import top_module
 from tuning_registry.recording_writer import recording_chunks
 from tuning_registry.records import (
@@ -35,8 +35,6 @@ from tuning_registry.runtime.recording_file import RecordingFile
 from tuning_registry.runtime.sink import RETRY_BUDGET_S, write_with_retries
 from tuning_registry.runtime.tunings import REASONS, texts_of, timings_of
 from tuning_registry.runtime.watch import TIMED, Tuning
-
-logger = logging.getLogger("tuning_registry")
 
 _STALL_S: Final = 10.0  # how long the exit of a process waits for a file system that shows no progress
 _LAST_TRY_S: Final = 3.0  # beyond its budget, for the driver of a database to give up
@@ -114,6 +112,8 @@ class Recorder:
             candidates: Canonical texts of the candidates it was chosen from.
         """
         self.start_in_child()
+        if self._is_late(entry):
+            return
         timed = TimedCandidates.from_timings(timings) if timings else None
         self._notes.vote(entry, config, timed, candidate_set_digest(candidates) if candidates else None)
         if top_module(entry[1]) == "__main__" and current_place().rank == 0:
@@ -125,10 +125,19 @@ class Recorder:
     def observe(self, entry: Entry, config: str | None, reason: str, timings: Sequence[Timing] = ()) -> None:
         """Keep a choice that is no vote, unless the entry has voted; the first observation stands."""
         self.start_in_child()
+        if self._is_late(entry):
+            return
         timed = TimedCandidates.from_timings(timings) if timings else None
         self._notes.observe(entry, Observation(config, reason), timed)
         self._journal.touch()
         guarded("looking for the process group", self._identity.look)
+
+    def _is_late(self, entry: Entry) -> bool:
+        """Whether the recording is finished: exit handlers that were registered before ours run after it."""
+        if self._finished:
+            warn_once("late", "%s was launched after the recording was finished, at the exit of the process: not recorded",
+                      entry[1])  # fmt: skip
+        return self._finished
 
     def miss(self, entry: Entry, config: str | None, reason: str) -> None:
         """Keep that the table did not decide a pinned launch, as an observation."""
@@ -162,7 +171,7 @@ class Recorder:
             return
         self._finished = True
         if not self._journal.finish(self._write_last, wait_s) and wait_s is None:
-            logger.warning("tuning_registry: the recording was not finished, since nothing moved any more; last whole "
+            warn("the recording was not finished, since nothing moved any more; last whole "
                            "state: %s", self.file or "none")  # fmt: skip
 
     def _beat(self) -> None:
@@ -193,13 +202,15 @@ class Recorder:
         self._write_to(self._file)
         return True
 
-    def _write_to(self, file: RecordingFile) -> None:
+    def _write_to(self, file: RecordingFile, has_neighbours: bool = True) -> None:
         self._notes.spell(self._beat)
         header = self._header()
         assert header.run is not None
         assert header.rank is not None
         is_first = file.path is None
         file.write(header.run, header.rank, recording_chunks(header, self._notes.texts))
+        if not has_neighbours:
+            return  # the folder for temporary files holds what other jobs left: nobody is told apart by it
         if is_first and header.rank == 0 and not self._identity.is_guessed and file.has_rival(header.run, 0):
             warn_once("rival", "another process has recorded rank 0 of run %s, too, as a job of the same name or an earlier "
                       "attempt would; the registry takes one of them (give each a name: run, TUNING_REGISTRY_RUN)",
@@ -216,21 +227,20 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - whatever it is, there is another place to try
             count_fault("writing the recording", error)
             file = RecordingFile(Path(tempfile.gettempdir()) / self._prefix.name, self._beat)
-            self._write_to(file)
+            self._write_to(file, has_neighbours=False)
             reason = (error.strerror if isinstance(error, OSError) else None) or error
-            logger.warning(
-                "tuning_registry: %s cannot be written: %s; the recording is in %s", self._prefix, reason, file.path
-            )
+            earlier = f" (an earlier state of it is in {self.file}: ingest only one)" if self.file else ""
+            warn("%s cannot be written: %s; the recording is in %s%s", self._prefix, reason, file.path, earlier)
         if self._url is None:
-            logger.info("tuning_registry: %s in %s", self._notes, file.path)
+            inform("%s in %s", self._notes, file.path)
             return
         self._journal.beat(RETRY_BUDGET_S + _LAST_TRY_S)
         if guarded("handing the recording to the database", write_with_retries, self._url, self.recording(),
                    apart=self._set_apart if self._identity.is_guessed else None):  # fmt: skip
             file.delete()
-            logger.info("tuning_registry: %s in %s", self._notes, shown_url(self._url))
+            inform("%s in %s", self._notes, shown_url(self._url))
         else:
-            logger.warning("tuning_registry: the recording stays in %s; later: registry ingest %s --db %s", file.path,
+            warn("the recording stays in %s; later: registry ingest %s --db %s", file.path,
                            shlex.quote(str(file.path)), shlex.quote(shown_url(self._url)))  # fmt: skip
 
     def _set_apart(self) -> Recording:

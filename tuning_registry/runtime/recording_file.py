@@ -68,10 +68,11 @@ class RecordingFile:
 
     def has_rival(self, run: str, rank: int) -> bool:
         """Whether another process has a file for this run and rank under the same prefix."""
-        start, end = f"{self._prefix.name}.{file_name_part(run) or 'run'}.", f".rank{rank}.json"
+        middle, end = f".{file_name_part(run) or 'run'}.", f".rank{rank}.json"
+        starts = (self._prefix.name + middle, os.fsdecode(self._short_prefix()) + middle)
         own = None if self.path is None else self.path.name
         with os.scandir(self._prefix.parent) as entries:
-            return any(e.name.startswith(start) and e.name.endswith(end) and e.name != own for e in entries)
+            return any(e.name.startswith(starts) and e.name.endswith(end) and e.name != own for e in entries)
 
     def _write(self, path: Path, chunks: Iterable[bytes]) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
@@ -118,6 +119,11 @@ class RecordingFile:
         rest = f".{file_name_part(run) or 'run'}.{host_name()[:63]}.{process}.rank{rank}.json"
         prefix = os.fsencode(self._prefix.name)
         if len(prefix) + len(rest) > _LONGEST_NAME_BYTES:
-            digest = text_digest(prefix.decode("utf-8", "backslashreplace"))[:8]
-            prefix = prefix[:_SHORT_PREFIX_BYTES].decode("utf-8", "ignore").encode() + b"-" + digest.encode()
+            prefix = self._short_prefix()
         return os.fsdecode(prefix) + rest
+
+    def _short_prefix(self) -> bytes:
+        """What stands for a prefix that is too long for a file name."""
+        prefix = os.fsencode(self._prefix.name)
+        digest = text_digest(prefix.decode("utf-8", "backslashreplace"))[:8]
+        return prefix[:_SHORT_PREFIX_BYTES].decode("utf-8", "ignore").encode() + b"-" + digest.encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tuning_registry.canonical import live_config_text
 from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
 from tuning_registry.loader import load
+from tuning_registry.log import inform, warn
 from tuning_registry.runtime import coverage, watch
 from tuning_registry.runtime.adapter import Adapter, current_target, live_kernels
 from tuning_registry.runtime.arch import UNKNOWN, Device, Devices
@@ -25,7 +25,6 @@ from tuning_registry.table import TunedTable, read_table
 if TYPE_CHECKING:
     from tuning_registry.runtime.recorder import Recorder
 
-logger = logging.getLogger("tuning_registry")
 
 _LOGGED_MISSES: Final = 20  # with their keys; a job may have thousands of them on each rank
 _SHOWN_NAMES: Final = 5
@@ -75,14 +74,14 @@ class Session:
             mine, table = table, self._tables.setdefault(arch, table)
             if table is mine:
                 self._warn_of_unknown(arch)
-                logger.info("tuning_registry: %s", shown(table))
+                inform("%s", shown(table))
         return table
 
     def look_back(self) -> None:
         """At the end: say what of the policy has met nothing, since it is most likely spelt wrong."""
         reached = self.coverage.reached()
         if self.policy.modules and reached and set(reached.values()) == {coverage.OUT_OF_SCOPE}:
-            logger.warning("tuning_registry: nothing was %s: no autotuner that was launched lies in %s; launched: %s",
+            warn("nothing was %s: no autotuner that was launched lies in %s; launched: %s",
                            "recorded" if self.policy.mode == "record" else "in scope", ", ".join(self.policy.modules),
                            _some(sorted(reached)))  # fmt: skip
 
@@ -107,6 +106,7 @@ class Session:
         try:
             selection = self._select(autotuner, kernel, arch, key, pruned, kept)
         except LaunchError as error:
+            guarded("noting a kernel", self.coverage.reach, kernel, coverage.REFUSED, len(autotuner.configs))
             guarded(
                 "noting a miss", self._note_miss, autotuner, Miss(arch, kernel, key or "", error.miss, "error"), None
             )
@@ -240,10 +240,10 @@ class Session:
         if miss.source == "min_cost" and self.policy.block_sizes_of(miss.kernel):
             instead += " (no candidate has the block sizes of the policy)"
         if number <= _LOGGED_MISSES:
-            logger.warning("tuning_registry: miss (%s) on %s for %s key %s: %s", miss.reason, miss.arch, miss.kernel,
+            warn("miss (%s) on %s for %s key %s: %s", miss.reason, miss.arch, miss.kernel,
                            miss.key or "(none)", instead)  # fmt: skip
         elif number == _LOGGED_MISSES + 1:
-            logger.warning("tuning_registry: further misses are only counted: coverage_report(), and with a record path "
+            warn("further misses are only counted: coverage_report(), and with a record path "
                            "`registry misses`")  # fmt: skip
         if miss.reason != FAULT:
             warn_once(("missed", miss.arch), "the misses are of: %s", shown(self.table(miss.arch)))
@@ -295,11 +295,15 @@ def check_tables(policy: AutotunePolicy) -> None:
     if paths and not any(path.exists() for path in paths):
         raise PolicyError(f"no table path exists: {', '.join(map(str, paths))}")
     for path in paths:
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise PolicyError(f"table path: {path} is neither a folder nor a file")
         if path.is_file():
             try:
-                read_table(path)
+                table = read_table(path)
             except RegistryError as error:
                 raise PolicyError(f"table path: {error}") from error
+            if policy.arch is not None and table.arch != policy.arch:
+                raise PolicyError(f"table path: {path} is for {table.arch}, and the policy's arch is {policy.arch}")
 
 
 def _is_among(candidate: Any, pruned: list[Any]) -> bool:

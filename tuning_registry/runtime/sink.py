@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable
@@ -11,9 +10,8 @@ from typing import Final, Protocol, cast
 
 from tuning_registry.errors import BusyError, ConflictError, RegistryError, UnreachableError
 from tuning_registry.locations import shown_url
+from tuning_registry.log import warn
 from tuning_registry.records import Recording
-
-logger = logging.getLogger("tuning_registry")
 
 # How long a rank tries at its end, all waiting for locks and connections included. Launchers kill a process some
 # 30 s after asking it to stop.
@@ -83,7 +81,7 @@ def write_with_retries(
             may_pass = isinstance(error, BusyError | UnreachableError)
             wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, not a secret
             if not may_pass or time.monotonic() + wait > deadline:
-                logger.warning("tuning_registry: %s did not take the recording: %s", shown_url(url), error)
+                warn("%s did not take the recording: %s", shown_url(url), error)
                 return False
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
