@@ -326,3 +326,21 @@ def test_user_folder_is_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_public_names() -> None:
     assert {"load", "TunedTable", "write", "count_votes", "merge_votes", "disagreements", "merge_records",
             "disagreement_report"} <= set(tuning_registry.__all__)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ('{"sm90": {"k": {"M=1": {}}}}', "this is a recording, which `registry export` makes a table of"),
+        ('{"format": "tuning-registry recording", "version": 1}', "this is a recording, which `registry export` makes a table of"),
+        ('{"key": [], "configs_timings": []}', "this is Triton's autotune cache file"),
+        ('{"1": {"BLOCK_SIZE_M": 16}}', "this is a fused-MoE config file of vLLM or SGLang"),
+        ('{"arch": "sm90"}', "expected an object with arch and kernels"),
+        ("[]", "expected an object with arch and kernels"),
+    ],
+)
+def test_what_is_no_table_is_named(content: str, what: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(TableError) as caught:
+        read_table(tmp_path / "x.json")
+    assert str(caught.value).endswith(what)

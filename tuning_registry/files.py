@@ -7,7 +7,7 @@ import glob
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -214,3 +214,16 @@ def sync_folder(folder: Path) -> None:
 
 def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def kind_of(document: Mapping[str, Any]) -> str | None:
+    """What a JSON object that is no recording seems to be; None where nothing tells."""
+    if document.keys() & {"kernels", "packages", "arch"}:  # names of no architecture
+        return "an exported per-arch table"
+    if any(isinstance(value, dict) and type(value.get("BLOCK_SIZE_M")) is int for value in document.values()):
+        return "a fused-MoE config file of vLLM or SGLang"
+    if "configs_timings" in document:
+        return "Triton's autotune cache file"
+    if "triton_version" in document or "child_paths" in document:
+        return "Triton's compile metadata"
+    return None

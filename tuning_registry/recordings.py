@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from tuning_registry.canonical import check_text, config_text, describe
 from tuning_registry.entries import read_entries
 from tuning_registry.errors import FormatError, RecordingError
-from tuning_registry.files import parse_json, read_bytes
+from tuning_registry.files import kind_of, parse_json, read_bytes
 from tuning_registry.names import lookup_key
 from tuning_registry.records import Header, Observation, Recording, TimedCandidates, Timing
 
@@ -47,7 +47,7 @@ def parse_recording(data: bytes, file: str) -> Recording:
             raise FormatError(f"expected a recording (a JSON object), found {describe(document)}")
         if "format" in document:
             return _from_version_1(document, file)
-        other = _other_kind(document)
+        other = kind_of(document)
         if other:
             raise FormatError(f"this is {other}, not a recording {{arch: {{kernel: {{key: config}}}}}}")
         if _holds_timings(document):
@@ -182,16 +182,3 @@ def _milliseconds(value: object) -> tuple[float | None, float | None, float | No
     if any(map(math.isinf, (median, p20, p80))):
         return None, None, None
     return median, p20, p80
-
-
-def _other_kind(document: Mapping[str, Any]) -> str | None:
-    """What a JSON object that is no recording seems to be."""
-    if document.keys() & {"kernels", "packages", "arch"}:  # names of no architecture
-        return "an exported per-arch table"
-    if any(isinstance(value, dict) and type(value.get("BLOCK_SIZE_M")) is int for value in document.values()):
-        return "a fused-MoE config file of vLLM or SGLang"
-    if "configs_timings" in document:
-        return "Triton's autotune cache file"
-    if "triton_version" in document or "child_paths" in document:
-        return "Triton's compile metadata"
-    return None

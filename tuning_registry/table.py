@@ -18,9 +18,17 @@ from tuning_registry.canonical import (
 )
 from tuning_registry.entries import read_entries
 from tuning_registry.errors import FormatError, RecordingError, TableError
-from tuning_registry.files import parse_json, read_bytes, write_atomically
+from tuning_registry.files import kind_of, parse_json, read_bytes, write_atomically
 from tuning_registry.log import warn
-from tuning_registry.names import ANY_KEY, bare_name, is_positional, lookup_key, normal_arch, positional_key
+from tuning_registry.names import (
+    ANY_KEY,
+    bare_name,
+    is_known_arch,
+    is_positional,
+    lookup_key,
+    normal_arch,
+    positional_key,
+)
 
 EXTRA: Final = "tuning_registry"  # the one top-level object that is ours; everything else is the seed's
 FORMAT_VERSION: Final = 1
@@ -268,9 +276,18 @@ def read_table(path: Path) -> TunedTable:
     return table
 
 
+def _what_instead(document: object) -> str:
+    if not isinstance(document, dict) or document.keys() & {"arch", "kernels"}:
+        return ""
+    if "format" in document or any(is_known_arch(normal_arch(name)) for name in document):
+        return "; this is a recording, which `registry export` makes a table of"
+    found = kind_of(document)
+    return f"; this is {found}" if found else ""
+
+
 def _check_shape(document: object) -> None:
     if not isinstance(document, dict) or "arch" not in document or "kernels" not in document:
-        raise FormatError("not a per-arch table: expected an object with arch and kernels")
+        raise FormatError(f"not a per-arch table: expected an object with arch and kernels{_what_instead(document)}")
     for name, kind in (("arch", str), ("kernels", dict), ("triton", str), ("packages", dict), ("source", str)):
         value = document.get(name, kind())
         if not isinstance(value, kind):
