@@ -332,7 +332,10 @@ def test_public_names() -> None:
     ("content", "what"),
     [
         ('{"sm90": {"k": {"M=1": {}}}}', "this is a recording, which `registry export` makes a table of"),
-        ('{"format": "tuning-registry recording", "version": 1}', "this is a recording, which `registry export` makes a table of"),
+        (
+            '{"format": "tuning-registry recording", "version": 1}',
+            "this is a recording, which `registry export` makes a table of",
+        ),
         ('{"key": [], "configs_timings": []}', "this is Triton's autotune cache file"),
         ('{"1": {"BLOCK_SIZE_M": 16}}', "this is a fused-MoE config file of vLLM or SGLang"),
         ('{"arch": "sm90"}', "expected an object with arch and kernels"),

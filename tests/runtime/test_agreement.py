@@ -20,6 +20,7 @@ pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
 
 from tests.runtime.fakes import Timer, autotuner, launch, text_of, three
+from tests.runtime.test_process import python
 from tuning_registry.runtime import (
     agreement,
     choice_digest,
@@ -305,3 +306,20 @@ def test_checks_of_two_groups_in_two_threads_do_not_wait_for_each_other(monkeypa
     for thread in threads:
         thread.join(20)
     assert [result.ranks for result in results] == [2, 2]
+
+
+def test_a_group_that_was_checked_can_end() -> None:
+    """Else it would keep its threads, its sockets and its port."""
+    code = """
+        import gc, weakref
+        import torch.distributed as dist
+        from tuning_registry.runtime import install, verify_choices
+        install({"mode": "auto"})
+        dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+        group = weakref.ref(dist.group.WORLD)
+        print(verify_choices().ranks, group() is None)
+        dist.destroy_process_group()
+        gc.collect()
+        print(group() is None)
+    """
+    assert python("-c", textwrap.dedent(code)).stdout.split() == ["1", "False", "True"]
