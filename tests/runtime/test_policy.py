@@ -49,7 +49,7 @@ def test_a_policy_cannot_be_changed() -> None:
         ("mode", "pin"), ("mode", 1), ("mode", True), ("modules", "fla"), ("modules", [1]), ("modules", [""]), ("modules", ["a..b"]),
         ("modules", 3), ("table_path", 3), ("table_path", ""), ("table_path", [1]), ("table_path", b"x"), ("record_path", ""),
         ("record_path", 1), ("record_path", "folder/"), ("record_path", "a\0b"), ("record_path", "mysql://h/d"), ("record_path", "s3://bucket/rec"),
-        ("record_path", "sqlite://"), ("record_path", "sqlite:///:memory:"), ("on_miss", "ignore"), ("on_miss", None),
+        ("record_path", "sqlite://"), ("record_path", "sqlite:///:memory:"), ("record_path", "sqlite:/r"), ("record_path", "runs/r.db"), ("on_miss", "ignore"), ("on_miss", None),
         ("block_sizes", [("A", 1)]), ("block_sizes", {"A": "64"}), ("block_sizes", {"A": True}), ("block_sizes", {1: 64}),
         ("block_sizes", {"k": {"A": 1.5}}), ("block_sizes", {"k": {"j": {"A": 1}}}), ("block_sizes", {"": 1}),
         ("config_invariant", "kernel"), ("config_invariant", [None]), ("verify_every", -1), ("verify_every", True),

@@ -199,8 +199,10 @@ def _record_path(value: object) -> StrPath | None:
             raise FormatError(f"{scheme}:// is not supported; {EXPECTED_URL}, or the prefix of file names")
         if DRIVERS[scheme] == "sqlite" and text.partition("://")[2] in {"", "/", "/:memory:"}:
             raise FormatError("expected the file of a database, sqlite:///FILE; one in memory ends with the process")
-    elif re.match(r"(sqlite|postgres(ql)?)(\+\w+)?:", text) or text.endswith((".db", ".sqlite", ".sqlite3")):
-        raise FormatError(f"{EXPECTED_URL}, or the prefix of file names, found what is neither")
+    elif re.match(r"(sqlite|postgres(ql)?)(\+\w+)?:", text):
+        raise FormatError(f"{EXPECTED_URL}, with its slashes")  # not shown: it may hold a password
+    elif text.endswith((".db", ".sqlite", ".sqlite3")):
+        raise FormatError(f"{text!r} is named like a database; {EXPECTED_URL}, or a prefix of file names that is not")
     elif os.path.basename(text) in {"", ".", ".."}:  # noqa: PTH119  # Path("a/.") is a
         raise FormatError("expected the prefix of file names (folder/name), found a folder")
     return path

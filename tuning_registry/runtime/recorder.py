@@ -116,11 +116,11 @@ class Recorder:
             return
         timed = TimedCandidates.from_timings(timings) if timings else None
         self._notes.vote(entry, config, timed, candidate_set_digest(candidates) if candidates else None)
+        self._journal.touch()
+        guarded("looking for the process group", self._identity.look)
         if top_module(entry[1]) == "__main__" and current_place().rank == 0:
             warn_once("in main", "%s and other kernels of the script itself are recorded under __main__, as those of "
                       "any other script are; in a module they have a name of their own", entry[1])  # fmt: skip
-        self._journal.touch()
-        guarded("looking for the process group", self._identity.look)
 
     def observe(self, entry: Entry, config: str | None, reason: str, timings: Sequence[Timing] = ()) -> None:
         """Keep a choice that is no vote, unless the entry has voted; the first observation stands."""
@@ -135,8 +135,8 @@ class Recorder:
     def _is_late(self, entry: Entry) -> bool:
         """Whether the recording is finished: exit handlers that were registered before ours run after it."""
         if self._finished:
-            warn_once("late", "%s was launched after the recording was finished, at the exit of the process: not recorded",
-                      entry[1])  # fmt: skip
+            warn_once("late", "%s was launched after the recording was finished (at uninstall, or at the exit of the "
+                      "process): not recorded", entry[1])  # fmt: skip
         return self._finished
 
     def miss(self, entry: Entry, config: str | None, reason: str) -> None:
