@@ -49,7 +49,10 @@ def test_two_jobs_of_one_name_in_one_folder_are_told_apart_by_file(store: Store,
 
 
 def test_timings_beside_a_recording_follow_it_under_its_other_name(store: Store, tmp_path: Path) -> None:
-    write_recording(tmp_path / "rec.rank0.json", version_1({"sm90": {"k": {"M=1": A}}}, run="nightly", rank=0))
+    write_recording(
+        tmp_path / "rec.rank0.json",
+        version_1({"sm90": {"k": {"M=1": A}}}, run="nightly", rank=0, triton="3.6.0", source="here"),
+    )
     write_recording(tmp_path / "timings.rank0.json", {"sm90": {"k": {"M=1": [[A, [0.2, 0.1, 0.3]]]}}})
     report = take(store, tmp_path, run=None, as_run="other")
     assert (report.votes, report.timings) == (1, 1)

@@ -10,6 +10,7 @@ from multiprocessing import get_context
 import pytest
 
 from tests.conftest import config, version_1
+from tuning_registry.canonical import config_text
 from tuning_registry.db.migrate import upgrade_database
 from tuning_registry.db.store import Store
 from tuning_registry.errors import BusyError, ConflictError, SchemaError
@@ -44,6 +45,17 @@ def test_the_same_recording_again_changes_nothing_and_another_is_refused(store: 
     with pytest.raises(ConflictError, match="rank 0 of run 'job-1' is there already"):
         sink.write(recording(0, block=128))
     assert {entry.votes for entry in find_winners(store, Selection())} == {1}
+
+
+def test_a_rank_may_replace_what_it_has_handed_in_before(store: Store) -> None:
+    upgrade_database(store)
+    sink = DatabaseSink(store)
+    assert sink.write(recording(0))
+    assert sink.write(recording(0, block=128), replace=True)
+    assert not sink.write(recording(0, block=128), replace=True)
+    assert {(entry.votes, entry.winner.config) for entry in find_winners(store, Selection())} == {
+        (1, config_text(config(B=128)))
+    }
 
 
 def test_64_ranks_at_once_lose_nothing(store: Store, database: str) -> None:

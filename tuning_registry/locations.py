@@ -25,10 +25,24 @@ EXPECTED_URL: Final = "expected sqlite:///FILE or postgresql://USER@HOST/NAME"
 # Options of a Postgres URL that are printed; any other may hold a secret, a mistyped `pasword` too.
 SHOWN_OPTIONS: Final = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode"})
 
+URL_START: Final = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?(:|//)")  # a slash or colon short, but no file name
+USER_AND_PASSWORD: Final = re.compile(r"(\w*:?//)?[^/@:]+:[^@]*@")  # ... likewise, and with what must not be printed
+
 
 def is_url(path: str) -> bool:
     """Whether a text is a URL (`sqlite:///...`, `postgresql://...`) and not a path of files."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
+
+
+def is_damaged_url(path: str) -> bool:
+    """Whether a text is meant as a database URL and is none: a slash short, in quotes, without its scheme.
+
+    It must not be printed: it may hold a password.
+    """
+    if is_url(path):
+        return False
+    bare = path.strip(" \t\n\"'")
+    return "://" in bare or URL_START.match(bare) is not None or USER_AND_PASSWORD.match(bare) is not None
 
 
 def shown_url(url: str) -> str:
@@ -38,7 +52,10 @@ def shown_url(url: str) -> str:
     """
     if not is_url(url) or DRIVERS.get(url.partition("://")[0]) == "sqlite":
         return url
-    base, mark, query = re.sub(r"(://[^:]*:).*@", r"\1***@", url).partition("?")
+    base, mark, query = url.partition("?")
+    if "@" in query:  # the end of a password, which may begin anywhere
+        return base.partition("://")[0] + "://***"
+    base = re.sub(r"(://[^:]*:).*@", r"\1***@", base, flags=re.DOTALL)
     options = (part.partition("=") for part in query.split("&"))
     shown = (name + equals + (value if name in SHOWN_OPTIONS else "***") for name, equals, value in options)
     return base + (mark and mark + "&".join(shown))
@@ -53,8 +70,8 @@ def absolute_location(location: str) -> str:
     """
     start, mark, rest = location.partition(":///")
     if is_url(location):
-        return start + mark + os.path.abspath(rest) if mark and DRIVERS.get(start) == "sqlite" else location  # noqa: PTH100
-    return os.path.abspath(Path(location).expanduser())  # noqa: PTH100  # a/../b is b
+        return f"{start}{mark}{Path(rest).absolute()}" if mark and DRIVERS.get(start) == "sqlite" else location
+    return str(Path(location).expanduser().absolute())
 
 
 def user_folder() -> Path | None:

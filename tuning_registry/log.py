@@ -6,6 +6,7 @@ A handler of the job's may raise (its log server is away); a launch must not.
 from __future__ import annotations
 
 import logging
+import traceback
 from typing import Final
 
 from tuning_registry.errors import printable
@@ -32,7 +33,18 @@ def trace(message: str, error: BaseException) -> None:
 def _log(level: int, message: str, args: tuple[object, ...], error: BaseException | None = None) -> None:
     try:
         if _logger.isEnabledFor(level):
-            shown = (arg if isinstance(arg, int | float) else printable(str(arg)) for arg in args)
-            _logger.log(level, "tuning_registry: %s", message % tuple(shown), exc_info=error, stacklevel=3)
+            text = message % tuple(map(_shown, args))
+            if error is not None:
+                text += "\n" + "\n".join(map(printable, "".join(traceback.format_exception(error)).split("\n")))
+            _logger.log(level, "tuning_registry: %s", text, stacklevel=3)
     except Exception:  # noqa: BLE001, S110 - nobody is left to be told
         pass
+
+
+def _shown(arg: object) -> object:
+    if isinstance(arg, int | float):
+        return arg
+    try:
+        return printable(str(arg))
+    except Exception:  # noqa: BLE001 - an error of somebody's whose text cannot be had
+        return f"<{type(arg).__name__}>"

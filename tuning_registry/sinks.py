@@ -20,8 +20,12 @@ class DatabaseSink:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def write(self, recording: Recording) -> bool:
+    def write(self, recording: Recording, *, replace: bool = False) -> bool:
         """Insert a recording in one transaction; the same one again changes nothing, and gives False.
+
+        Args:
+            recording: What to insert.
+            replace: Let it take the place of another of its run and rank, which is kept as superseded.
 
         Raises:
             SchemaError: There is no schema, or it is not this program's.
@@ -32,10 +36,10 @@ class DatabaseSink:
         """
         if self._store.revision() is None:
             raise self._store.absent()
-        batch, options, report = Batch(), IngestOptions(), IngestReport()
+        batch, options, report = Batch(), IngestOptions(replace=replace), IngestReport()
         add_to_batch(batch, recording, Attribution(options), report)
         write_batch(self._store, batch, options, report)
-        return bool(report.new or report.completed)
+        return bool(report.new or report.completed or report.replaced)
 
 
 def open_sink(url: str, wait_s: float | None = None) -> DatabaseSink:

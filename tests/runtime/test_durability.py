@@ -155,7 +155,7 @@ class SlowSink(FakeSink):
         super().__init__([None])
         self.release = threading.Event()
 
-    def write(self, recording: Any) -> bool:
+    def write(self, recording: Any, *, replace: bool = False) -> bool:
         assert self.release.wait(10)
         self.recordings.append(recording)
         return True
@@ -203,7 +203,9 @@ def test_a_recorder_that_is_taken_up_again_waits_for_its_own_end(
     ("postgresql://h/db?user=u&password=s3cret", "postgresql://h/db?user=***&password=***"),
     ("postgresql://h/db?pasword=s3cret&sslmode=require", "postgresql://h/db?pasword=***&sslmode=require"),
     ("postgresql://me@srv:s3cret@h/db", "postgresql://me@srv:***@h/db"),
-    ("postgresql://me:s3?cret@h/db?sslmode=require", "postgresql://me:***@h/db?sslmode=require"),
+    ("postgresql://me:s3?cret@h/db?sslmode=require", "postgresql://***"),
+    ("postgresql://me@h:5432/db?password=s3@cret", "postgresql://***"),
+    ("postgresql://u:s3\ncret@h/db", "postgresql://u:***@h/db"),
     ("postgresql://h/db?user=u:s3cret", "postgresql://h/db?user=***"),
     ("sqlite:////a:b/c@d.db", "sqlite:////a:b/c@d.db"),
     ("/a?b=c@d", "/a?b=c@d"),

@@ -48,11 +48,17 @@ def test_variables_that_a_given_policy_leaves_unused_are_named(monkeypatch: Any,
         monkeypatch.setenv(f"TUNING_REGISTRY_{name}", value)
     install(AutotunePolicy(record_path=tmp_path / "r", source="s"))
     (said,) = told(caplog)
-    assert said.endswith("is not used: TUNING_REGISTRY_MODE, TUNING_REGISTRY_ARCH")
+    assert said.endswith("is not used: TUNING_REGISTRY_ARCH, TUNING_REGISTRY_MODE")
     caplog.clear()
     install()
     install(AutotunePolicy(mode="pinned", arch=ARCH, source="s", run="mine"))
     assert [said.rpartition(": ")[2] for said in told(caplog)] == ["TUNING_REGISTRY_RUN"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TUNING_REGISTRY_RECORD_PATH", str(tmp_path / "r"))
+    monkeypatch.setenv("TUNING_REGISTRY_CHAOS", "0")
+    caplog.clear()
+    install(AutotunePolicy(mode="pinned", arch=ARCH, source="s", record_path="r", chaos=True))
+    assert [said.rpartition(": ")[2] for said in told(caplog)] == ["TUNING_REGISTRY_CHAOS"]
     monkeypatch.setenv("TUNING_REGISTRY_MODE", "pined")  # no policy reads it
     caplog.clear()
     install(AutotunePolicy(mode="pinned", arch=ARCH))
@@ -118,13 +124,20 @@ def test_rank_0_is_told_of_another_job_of_its_name(tmp_path: Path, monkeypatch: 
     policy = AutotunePolicy(record_path=tmp_path / "r", arch=ARCH, run="nightly")
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
-        (tmp_path / f"r.nightly.node.7.rank{rank}.json").write_text("{}")
+        (tmp_path / f"r.nightly.node.7.rank{rank}.json").write_text('{"run": "nightly"}')
         install(policy)
         launch(autotuner())
         launch(autotuner(), Tensor(), Tensor(), 32)
         uninstall()
     assert len(told(caplog)) == 1
     assert "another process has recorded rank 0 of run nightly" in told(caplog)[0]
+    caplog.clear()
+    monkeypatch.setenv("RANK", "0")
+    for run in ("lr0.1", "lr0-1"):  # the same in the name of a file
+        install(AutotunePolicy(record_path=tmp_path / "s", arch=ARCH, run=run))
+        launch(autotuner())
+        uninstall()
+    assert told(caplog) == []
 
 
 @pytest.mark.parametrize(("url", "missing"), [("postgresql://h/d", "is not installed here, so the recording stays in a file: psycopg"),
@@ -192,4 +205,4 @@ def test_a_script_with_a_policy_of_its_own_is_told_what_the_command_line_lost(tm
     pytest.importorskip("triton")
     (tmp_path / "job.py").write_text("from tuning_registry.runtime import install\ninstall({'mode': 'auto'})")
     ended = python("-m", "tuning_registry.runtime", "--mode", "pinned", "--arch", ARCH, "job.py", cwd=tmp_path)
-    assert ended.stderr.endswith("is not used: TUNING_REGISTRY_MODE, TUNING_REGISTRY_ARCH\n")
+    assert ended.stderr.endswith("is not used: TUNING_REGISTRY_ARCH, TUNING_REGISTRY_MODE\n")

@@ -30,10 +30,11 @@ from tests.runtime.fakes import (
     write_table,
 )
 from tests.runtime.test_process import python
-from tests.runtime.test_recorder import CONFIGS, entry, files, made
+from tests.runtime.test_recorder import CONFIGS, entry, files, into_database, made
 from tuning_registry.errors import LaunchError, PolicyError
 from tuning_registry.recordings import read_recording
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install, notes, uninstall
+from tuning_registry.runtime.guard import count_fault
 from tuning_registry.runtime.owners import Owners
 
 NAME = "pkg.ops.kernel"
@@ -170,6 +171,30 @@ class Shy(Autotuner):
         raise RuntimeError(name)
 
 
+class Halving(Autotuner):
+    """Its pruner, one of its methods, does without the call's arguments where it has none."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.early_config_prune = self.halve
+
+    def halve(self, configs: Any, named: Any, **_: Any) -> Any:
+        return configs[:2] if self.nargs else configs
+
+
+class Local(Autotuner, threading.local):
+    """Its class has a base in C, of which no bare copy can be made."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+
+
+class Tallying(Autotuner):
+    """Counts in a slot what its pruner, which knows the live object, adds."""
+
+    __slots__ = ("tally",)
+
+
 class Once(Autotuner):
     """Prunes with something that a copy cannot have."""
 
@@ -198,6 +223,29 @@ def test_the_pruning_of_a_subclass_finds_and_keeps_its_state(tmp_path: Path) -> 
     gc.collect()
     assert Ending.ended == []
     assert coverage_report().faults == {}
+
+
+def test_a_pruner_that_is_a_method_of_the_autotuner_is_asked_as_triton_does(tmp_path: Path) -> None:
+    configs = three()
+    path = write_table(tmp_path / "tables", {NAME: {"*": stored(configs[2])}})
+    install(AutotunePolicy(mode="pinned", table_path=path, arch=ARCH))
+    halving = autotuner(configs, cls=Halving)
+    for size in (1, 2, 3):
+        launch(halving, Tensor(), Tensor(), size)
+    assert launched(halving) == [64] * 3  # what the table names is pruned away: the cheapest of the two that are left
+    local = autotuner(cls=Local)
+    assert launch(local) == "launched"
+    tallying = autotuner(
+        cls=Tallying, prune_configs_by={"early_config_prune": lambda configs, *_, **__: tally(configs)}
+    )
+    tallying.tally = 0
+
+    def tally(configs: Any) -> Any:
+        tallying.tally += 1
+        return configs
+
+    launch(tallying)
+    assert tallying.tally == 1
 
 
 def test_an_error_of_a_users_pruning_comes_out_as_without_us(tmp_path: Path) -> None:
@@ -281,7 +329,52 @@ def test_what_is_launched_after_the_recording_ended_is_said_to_be_lost(tmp_path:
     recorder.finish()
     recorder.vote(entry(1), CONFIGS[0], [], [])
     recorder.observe(entry(2), None, "single candidate")
-    assert len([r for r in caplog.records if "after the recording was finished" in r.getMessage()]) == 1
+    recorder.attend()
+    assert len([r for r in caplog.records if "when the recording was finished" in r.getMessage()]) == 1
+
+
+class WordlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_error_without_a_text_is_logged_by_its_type_and_a_traceback_is_inert(caplog: Any) -> None:
+    caplog.set_level(logging.DEBUG)
+    count_fault("trying", WordlessError())
+    count_fault("looking", ValueError("bad\x1b[2J"))
+    said = [record.getMessage() for record in caplog.records]
+    assert any("trying failed" in message and "<WordlessError>" in message for message in said)
+    assert all(line.isprintable() for message in said for line in message.split("\n"))
+
+
+def test_a_recording_that_is_still_being_finished_is_waited_for_after_another_install(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    recorder = made(tmp_path)
+    recorder.vote(entry(0), CONFIGS[0], [], [])
+    recorder.vote(entry(1), CONFIGS[0], [], [])
+    release = threading.Event()
+    real = recorder._file.write
+
+    def slowly(*arguments: Any) -> Any:
+        assert release.wait(20)
+        return real(*arguments)
+
+    monkeypatch.setattr(recorder._file, "write", slowly)
+    recorder.finish(0.01)  # uninstall goes on after a while
+    recorder.resume()  # another install, and nothing is launched
+    threading.Timer(0.3, release.set).start()
+    recorder.finish()  # the exit
+    assert len(read_recording(files(tmp_path)[0]).votes["sm90"]["pkg.kernel"]) == 2
+
+
+def test_what_a_second_install_adds_takes_the_place_of_what_the_database_has_of_this_process(monkeypatch: Any) -> None:
+    fake, recorder = into_database(monkeypatch, [None])
+    recorder.resume()
+    recorder.vote(entry(1), CONFIGS[0], [], [])
+    recorder.finish()
+    assert fake.replaces == [False, True]
+    assert [len(recording.votes["sm90"]["pkg.kernel"]) for recording in fake.recordings] == [1, 2]
 
 
 def test_a_second_job_under_a_prefix_too_long_for_a_file_name_is_set_apart(tmp_path: Path) -> None:
@@ -305,6 +398,8 @@ def test_a_table_path_that_cannot_serve_the_stated_arch_is_refused(tmp_path: Pat
     path = write_table(tmp_path, {NAME: {KEY: stored(three()[0])}})
     with pytest.raises(PolicyError, match="is for sm90, and the policy's arch is sm80"):
         install(AutotunePolicy(mode="pinned", table_path=path, arch="sm80"))
+    other = write_table(tmp_path, {NAME: {KEY: stored(three()[0])}}, arch="sm80")
+    install(AutotunePolicy(mode="pinned", table_path=(path, other), arch="sm80"))  # one of them can
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(PolicyError, match="neither a folder nor a file"):
         install(AutotunePolicy(mode="pinned", table_path=tmp_path / "pipe"))

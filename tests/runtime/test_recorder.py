@@ -355,13 +355,15 @@ class FakeSink:
         self.answers = list(answers)
         self.urls: list[str] = []
         self.recordings: list[Any] = []
+        self.replaces: list[bool] = []
 
     def open_sink(self, url: Any, wait_s: Any) -> Any:
         assert 0 < wait_s <= sink_module.RETRY_BUDGET_S
         self.urls.append(url)
         return self
 
-    def write(self, recording: Any) -> bool:
+    def write(self, recording: Any, *, replace: bool = False) -> bool:
+        self.replaces.append(replace)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:
             raise answer
@@ -429,7 +431,7 @@ def test_a_missing_database_half_leaves_the_file(
     ("location", "absolute"),
     [
         ("sqlite:////a/b.db", "sqlite:////a/b.db"), ("sqlite:///b.db", "sqlite:////here/b.db"), ("/a/b", "/a/b"), ("rec", "/here/rec"),
-        ("sqlite+pysqlite:///x/../b.db", "sqlite+pysqlite:////here/b.db"), ("postgresql+psycopg://h/d", "postgresql+psycopg://h/d"),
+        ("sqlite+pysqlite:///x/../b.db", "sqlite+pysqlite:////here/x/../b.db"), ("postgresql+psycopg://h/d", "postgresql+psycopg://h/d"),
         ("postgresql:///d", "postgresql:///d"), ("C:/x", "/here/C:/x"), ("dir/a:b", "/here/dir/a:b"),
     ],
 )  # fmt: skip

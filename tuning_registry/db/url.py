@@ -9,11 +9,17 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tuning_registry.errors import UsageError
-from tuning_registry.locations import DATABASE_VARIABLE, DRIVERS, EXPECTED_URL, SHOWN_OPTIONS, default_database
+from tuning_registry.locations import (
+    DATABASE_VARIABLE,
+    DRIVERS,
+    EXPECTED_URL,
+    SHOWN_OPTIONS,
+    URL_START,
+    USER_AND_PASSWORD,
+    default_database,
+)
 
 _KEYWORDS = re.compile(r"\b(host|user|password|dbname|port)\s*=")  # a libpq connection string
-_URL_START = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?(:|//)")  # a slash or colon short, but no file name
-_USER_AND_PASSWORD = re.compile(r"(\w*:?//)?[^/@:]+:[^@]*@")  # ... likewise, and with what must not be printed
 
 IN_MEMORY = sa.URL.create("sqlite", database=":memory:")
 
@@ -36,7 +42,7 @@ def parse_url(text: str) -> sa.URL:
     """
     if "\0" in text:
         raise UsageError("the database URL holds a NUL character")
-    if "://" not in text and not _URL_START.match(text):
+    if "://" not in text and not URL_START.match(text):
         return _url_of_file(text)
     try:
         url = sa.make_url(text)
@@ -63,7 +69,7 @@ def parse_url(text: str) -> sa.URL:
 def _url_of_file(path: str) -> sa.URL:
     if _KEYWORDS.search(path):
         raise UsageError("keyword=value is no database URL here; expected postgresql://USER@HOST/NAME")
-    if _USER_AND_PASSWORD.match(path):
+    if USER_AND_PASSWORD.match(path):
         raise UsageError(
             "USER:PASSWORD@ belongs in a database URL, postgresql://USER@HOST/NAME; the path of a file with such a "
             "name begins with ./"

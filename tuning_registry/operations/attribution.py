@@ -5,16 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from pathlib import Path
-from typing import Final
 
 from tuning_registry.canonical import check_text
 from tuning_registry.errors import ConflictError, FormatError
-from tuning_registry.operations.ingest_types import IngestOptions
+from tuning_registry.operations.ingest_types import MAX_RUN_BYTES, IngestOptions
 from tuning_registry.recordings import rank_in_name, read_recording
 from tuning_registry.records import Header, Recording
-
-# Postgres indexes names; beyond this its B-tree refuses them (2,704 bytes a row).
-MAX_RUN_BYTES: Final = 1000
 
 
 class Attribution:
@@ -50,7 +46,12 @@ class Attribution:
             ConflictError: An option contradicts what the recording says.
             FormatError: No rank is known, or the run's name is too long.
         """
-        options, header, file = self._options, self._renamed(recording.header), Path(recording.file)
+        header, is_named = self._own_header(recording, needs_rank=needs_rank)
+        as_run = self._options.as_run
+        return (header, is_named) if as_run is None else (dataclasses.replace(header, run=as_run), True)
+
+    def _own_header(self, recording: Recording, *, needs_rank: bool) -> tuple[Header, bool]:
+        options, header, file = self._options, recording.header, Path(recording.file)
         prefix, rank = rank_in_name(file.name)
         stated = dataclasses.replace(header, rank=header.rank if header.rank is not None else rank)
         changes: dict[str, object] = {}
@@ -67,8 +68,7 @@ class Attribution:
         is_named = changes["run"] is not None or options.number_files
         if changes["run"] is None:
             if _holds_timings_alone(recording) and rank is not None:
-                prefix, owner = self._whose_timings(file, prefix)
-                says = self._renamed(owner)
+                prefix, says = self._whose_timings(file, prefix)
                 if says.run is not None:  # a version 1 recording: they are its own in everything it says
                     return dataclasses.replace(says, rank=rank), True
             place = self._folders.setdefault(file.resolve().parent, len(self._folders) + 1)
@@ -82,9 +82,6 @@ class Attribution:
         if len(run.encode()) > MAX_RUN_BYTES:
             raise FormatError(f"{file}: the run's name is longer than {MAX_RUN_BYTES} bytes")
         return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
-
-    def _renamed(self, header: Header) -> Header:
-        return header if self._options.as_run is None else dataclasses.replace(header, run=self._options.as_run)
 
     def _packages(self, header: Header, file: Path) -> dict[str, str]:
         stated = Header(packages=self._options.packages).packages

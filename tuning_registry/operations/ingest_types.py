@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tuning_registry.canonical import check_text
 from tuning_registry.errors import FormatError, RegistryError, UsageError
 from tuning_registry.records import Header
+
+# Postgres indexes names; beyond this its B-tree refuses them (2,704 bytes a row).
+MAX_RUN_BYTES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,8 @@ class IngestOptions:
         try:
             if self.arch is not None and not check_text(self.arch, ("arch",)):
                 raise FormatError("an empty name", ("arch",))
-            Header(run=self.as_run)
+            if self.as_run is not None and not 0 < len(check_text(self.as_run, ("as-run",)).encode()) <= MAX_RUN_BYTES:
+                raise FormatError(f"expected a name of at most {MAX_RUN_BYTES} bytes", ("as-run",))
             Header(run=self.run, rank=self.rank, triton=self.triton, packages=self.packages, source=self.source)
         except FormatError as error:
             raise UsageError(f"--{error.path[0]}: {error.what}") from error

@@ -81,8 +81,8 @@ def _read_policy(options: argparse.Namespace) -> AutotunePolicy:
 def _log_to_stderr() -> None:
     """Print our log, with what is no warning, for as long as the script sets up no logging of its own."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(lambda _: not logging.getLogger().handlers)
     logger = logging.getLogger("tuning_registry")
+    handler.addFilter(lambda _: logger.handlers == [handler] and not logging.getLogger().handlers)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
 

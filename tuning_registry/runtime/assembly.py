@@ -61,10 +61,17 @@ def _check(policy: AutotunePolicy) -> bool:
 def _warn_of_missing_packages(url: str) -> None:
     """Say at the start of a job what its end would say: the database cannot take the recording."""
     needed = ("sqlalchemy", "msgspec", *(["psycopg"] if url.startswith("postgres") else []))
-    missing = [name for name in needed if find_spec(name) is None]
+    missing = [name for name in needed if not _is_there(name)]
     if missing:
         warn("%s not installed here, so the recording stays in a file: %s (see the README)",
                        "is" if len(missing) == 1 else "are", ", ".join(missing))  # fmt: skip
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # a stand-in that somebody has put into sys.modules
+        return True
 
 
 def _recorder_of(policy: AutotunePolicy, recorders: Recorders) -> Recorder | None:

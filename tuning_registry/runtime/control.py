@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tuning_registry.errors import FormatError
-from tuning_registry.locations import shown_url
+from tuning_registry.locations import absolute_location, shown_url
 from tuning_registry.log import inform, warn
 from tuning_registry.runtime.guard import guarded, reset_faults
-from tuning_registry.runtime.options import PREFIX
+from tuning_registry.runtime.options import PREFIX, environment_fields
 from tuning_registry.runtime.policy import AutotunePolicy
 
 if TYPE_CHECKING:
@@ -134,15 +134,18 @@ def describe(policy: AutotunePolicy) -> str:
 def _warn_of_unused_variables(policy: AutotunePolicy) -> None:
     """Say so where environment, or the options of `python -m tuning_registry.runtime`, state what a given policy does not."""
     try:
-        stated = AutotunePolicy.from_environment()
-    except FormatError:
+        names, stated = environment_fields(), AutotunePolicy.from_environment()
+    except (FormatError, OSError, RuntimeError):
         return  # not used, so not judged
     # The tables of the variable are searched after the policy's, and its run names a job that the policy does not.
     honoured = {"table_path"} | ({"run"} if policy.run is None else set())
+    if stated.record_path is not None and policy.record_path is not None:
+        same = absolute_location(os.fspath(stated.record_path)) == absolute_location(os.fspath(policy.record_path))
+        honoured |= {"record_path"} if same else set()
     unused = [
         PREFIX + name.upper()
-        for name, value in stated.to_mapping().items()
-        if name not in honoured and value != getattr(policy, name)
+        for name in names
+        if name not in honoured and getattr(stated, name) != getattr(policy, name)
     ]
     if unused:
         warn(

@@ -60,6 +60,11 @@ class Identity:
         return self._is_shared and not self._is_apart and not current_place().certain
 
     @property
+    def is_of_its_own(self) -> bool:
+        """Whether this process is recorded as a run of its own, since it was forked and nobody gave it a rank."""
+        return self._is_apart and not current_place().certain
+
+    @property
     def is_open(self) -> bool:
         """Whether a process group that appears may still change run or rank."""
         place = current_place()

@@ -69,6 +69,8 @@ class Journal:
     def beat(self, allow_s: float | None = None) -> None:
         """The work goes on; it may be silent for `allow_s` seconds from now."""
         self._alive_until = time.monotonic() + (self._stall_s if allow_s is None else allow_s)
+        if self._before is not None:
+            self._before.beat(allow_s)
 
     def finish(self, last: Callable[[], None], wait_s: float | None = None) -> bool:
         """Run `last` in the thread and end it; True once it has come to its end.
@@ -77,8 +79,10 @@ class Journal:
         by itself, and a further call waits again. Where no thread could be started `last` runs at once. Does
         nothing where nothing changed, and in a forked child, which does not have the thread.
         """
-        if self._process != os.getpid() or not self._changed_ever():
+        if self._process != os.getpid():
             return True
+        if not self._changed_ever():
+            return self._before is None or self._before.finish(last, wait_s)
         if self._thread is None:
             if not self._ending.is_set():
                 self._ending.set()

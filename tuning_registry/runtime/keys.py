@@ -10,6 +10,7 @@ from tuning_registry.errors import FormatError
 from tuning_registry.names import format_key
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None)})
+_SCALARS: Final = frozenset({"number", "bool", "bool_", "character"})  # of NumPy; `void` is not hashable
 # An IntEnum, a str subclass: equal to its base value, so one key with it, whatever str() makes of it.
 _BASES: Final[Mapping[type, Callable[[Any], object]]] = {int: int.__int__, float: float.__float__, str: str.__str__}
 
@@ -68,7 +69,7 @@ def has_tensor_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> bool:
 
 def _is_scalar(value: Any) -> bool:
     """Whether a value is a scalar of NumPy's, which is hashed and compared as the number that it holds."""
-    return any(kind.__name__ == "generic" and kind.__module__ == "numpy" for kind in type(value).__mro__)
+    return any(kind.__name__ in _SCALARS and kind.__module__ == "numpy" for kind in type(value).__mro__)
 
 
 class _Text:

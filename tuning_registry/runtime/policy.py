@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tuning_registry.canonical import check_text
 from tuning_registry.errors import FormatError
-from tuning_registry.locations import DRIVERS, EXPECTED_URL, is_url, shown_url
+from tuning_registry.locations import DRIVERS, EXPECTED_URL, is_damaged_url, is_url, shown_url
 from tuning_registry.names import bare_name, is_known_arch, normal_arch
 from tuning_registry.runtime.options import MODES, ON_MISS, PREFIX, environment_fields
 
@@ -171,12 +171,14 @@ def _names(value: object) -> tuple[str, ...]:
     return names
 
 
-def _path(value: object) -> StrPath:
+def _path(value: object, *, may_be_url: bool = False) -> StrPath:
     if not isinstance(value, str | os.PathLike):
         raise FormatError(f"expected a path, found {_kind(value)}")
     text = os.fspath(value)
     if not isinstance(text, str) or not text or "\0" in text:
         raise FormatError("expected a path that is not empty and holds no NUL")
+    if is_damaged_url(text) or (is_url(text) and not may_be_url):  # not shown: it may hold a password
+        raise FormatError(f"{EXPECTED_URL}, or a path" if may_be_url else "expected a path, found something like a URL")
     return value
 
 
@@ -191,16 +193,20 @@ def _paths(value: object) -> StrPath | tuple[StrPath, ...]:
 def _record_path(value: object) -> StrPath | None:
     if value is None:
         return None
-    path = _path(value)
+    path = _path(value, may_be_url=True)
     text = os.fspath(path)
     if is_url(text):
         scheme = text.partition("://")[0]
         if scheme not in DRIVERS:
             raise FormatError(f"{scheme}:// is not supported; {EXPECTED_URL}, or the prefix of file names")
-        if DRIVERS[scheme] == "sqlite" and text.partition("://")[2] in {"", "/", "/:memory:"}:
-            raise FormatError("expected the file of a database, sqlite:///FILE; one in memory ends with the process")
-    elif re.match(r"(sqlite|postgres(ql)?)(\+\w+)?:", text):
-        raise FormatError(f"{EXPECTED_URL}, with its slashes")  # not shown: it may hold a password
+        place = text.partition("://")[2]
+        if DRIVERS[scheme] == "sqlite" and (
+            place[:1] != "/" or place == "/:memory:" or place[-1:] == "/" or "?" in place
+        ):
+            raise FormatError("expected the file of a database, sqlite:///FILE, without options; one in memory would end "
+                              "with the process")  # fmt: skip
+        if re.split("[/?]", place)[0].count("@") > 1:
+            raise FormatError("the database URL has two @; in a user name or password write %40")
     elif text.endswith((".db", ".sqlite", ".sqlite3")):
         raise FormatError(f"{text!r} is named like a database; {EXPECTED_URL}, or a prefix of file names that is not")
     elif os.path.basename(text) in {"", ".", ".."}:  # noqa: PTH119  # Path("a/.") is a

@@ -13,8 +13,8 @@ def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """The candidates that the kernel's pruning leaves for a call.
 
     Triton's pruning reads `nargs` of the autotuner, which threads share, so a copy is asked; what the pruning of a
-    subclass keeps in it is put back. Where a copy cannot stand for it (its class ends objects its own way, or the
-    pruning fails in it) the autotuner itself is asked, as Triton does.
+    subclass keeps in it is put back. Where a copy cannot stand for it (its pruner is one of its methods, its class
+    ends objects its own way, the pruning fails in a copy) the autotuner itself is asked, as Triton does.
 
     Args:
         autotuner: With more than one candidate.
@@ -22,19 +22,20 @@ def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         kwargs: As passed.
     """
     nargs = dict(zip(autotuner.arg_names, args, strict=False))
-    if not hasattr(type(autotuner), "__del__"):
-        probe = object.__new__(type(autotuner))
-        before = dict(vars(autotuner))
-        vars(probe).update(before, nargs=nargs, **{PROBE: True})
-        slots = list(_filled_slots(autotuner))
-        for member, value in slots:
-            member.__set__(probe, value)
+    before = dict(vars(autotuner))
+    is_bound_to_it = any(getattr(value, "__self__", None) is autotuner for value in before.values())
+    if not is_bound_to_it and not hasattr(type(autotuner), "__del__"):
         try:
+            slots = dict(_filled_slots(autotuner))
+            probe = object.__new__(type(autotuner))
+            vars(probe).update(before, nargs=nargs, **{PROBE: True})
+            for member, value in slots.items():
+                member.__set__(probe, value)
             pruned = list(probe.prune_configs(kwargs))
         except Exception:  # noqa: BLE001, S110 - a user's pruning: what it raises without us is raised below
             pass
         else:
-            _put_back(autotuner, probe, before)
+            _put_back(autotuner, probe, before, slots)
             return pruned
     return _ask_itself(autotuner, nargs, kwargs)
 
@@ -61,11 +62,12 @@ def _filled_slots(autotuner: Any) -> Iterator[tuple[Any, Any]]:
                 yield member, value
 
 
-def _put_back(autotuner: Any, probe: Any, before: dict[str, Any]) -> None:
+def _put_back(autotuner: Any, probe: Any, before: dict[str, Any], slots: dict[Any, Any]) -> None:
     """Give the autotuner what pruning has set in its copy."""
     missing = object()
     for name, value in vars(probe).items():
         if name not in {"nargs", PROBE} and before.get(name, missing) is not value:
             vars(autotuner)[name] = value
     for member, value in _filled_slots(probe):
-        member.__set__(autotuner, value)
+        if slots.get(member, missing) is not value:
+            member.__set__(autotuner, value)

@@ -75,7 +75,7 @@ class Recorder:
         self._journal = Journal(self._write, self._interval_s, self._watch, stall_s=_STALL_S)
         self._file = RecordingFile(self._prefix, self._beat)
         self._finished = False
-        self._is_present = False
+        self._is_present = self._is_delivered = False
 
     def start_in_child(self) -> None:
         """Begin anew in a forked child: nothing recorded, no thread, no file."""
@@ -96,9 +96,12 @@ class Recorder:
         return self._file.path
 
     def attend(self) -> None:
-        """Leave a recording also where there is nothing to keep: a pinned run without a miss was a run."""
+        """Leave a recording also where there is nothing to keep: a pinned run without a miss was a run.
+
+        Not in a forked child that nobody gave a rank: a DataLoader's worker is no run.
+        """
         self.start_in_child()
-        if not self._is_present:
+        if not self._is_present and not self._finished and not self._identity.is_of_its_own:
             self._is_present = True
             self._journal.touch()
 
@@ -112,12 +115,9 @@ class Recorder:
             candidates: Canonical texts of the candidates it was chosen from.
         """
         self.start_in_child()
-        if self._is_late(entry):
-            return
         timed = TimedCandidates.from_timings(timings) if timings else None
         self._notes.vote(entry, config, timed, candidate_set_digest(candidates) if candidates else None)
-        self._journal.touch()
-        guarded("looking for the process group", self._identity.look)
+        self._note_change(entry)
         if top_module(entry[1]) == "__main__" and current_place().rank == 0:
             warn_once("in main", "%s and other kernels of the script itself are recorded under __main__, as those of "
                       "any other script are; in a module they have a name of their own", entry[1])  # fmt: skip
@@ -125,19 +125,17 @@ class Recorder:
     def observe(self, entry: Entry, config: str | None, reason: str, timings: Sequence[Timing] = ()) -> None:
         """Keep a choice that is no vote, unless the entry has voted; the first observation stands."""
         self.start_in_child()
-        if self._is_late(entry):
-            return
         timed = TimedCandidates.from_timings(timings) if timings else None
         self._notes.observe(entry, Observation(config, reason), timed)
+        self._note_change(entry)
+
+    def _note_change(self, entry: Entry) -> None:
+        if self._finished:  # exit handlers that were registered before ours run after it
+            warn_once("late", "%s was launched when the recording was finished (at uninstall, or at the exit of the "
+                      "process) and may be missing from it", entry[1])  # fmt: skip
+            return
         self._journal.touch()
         guarded("looking for the process group", self._identity.look)
-
-    def _is_late(self, entry: Entry) -> bool:
-        """Whether the recording is finished: exit handlers that were registered before ours run after it."""
-        if self._finished:
-            warn_once("late", "%s was launched after the recording was finished (at uninstall, or at the exit of the "
-                      "process): not recorded", entry[1])  # fmt: skip
-        return self._finished
 
     def miss(self, entry: Entry, config: str | None, reason: str) -> None:
         """Keep that the table did not decide a pinned launch, as an observation."""
@@ -236,7 +234,9 @@ class Recorder:
             return
         self._journal.beat(RETRY_BUDGET_S + _LAST_TRY_S)
         if guarded("handing the recording to the database", write_with_retries, self._url, self.recording(),
-                   apart=self._set_apart if self._identity.is_guessed else None):  # fmt: skip
+                   apart=self._set_apart if self._identity.is_guessed and not self._is_delivered else None,
+                   replace=self._is_delivered):  # fmt: skip
+            self._is_delivered = True
             file.delete()
             inform("%s in %s", self._notes, shown_url(self._url))
         else:

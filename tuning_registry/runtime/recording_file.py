@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tuning_registry.canonical import text_digest
+from tuning_registry.canonical import dump_json, text_digest
 from tuning_registry.files import sync_folder
 from tuning_registry.runtime.job import file_name_part, host_name
 
 _LONGEST_NAME_BYTES: Final = 255  # NAME_MAX of every common file system
 _SHORT_PREFIX_BYTES: Final = 40
 _SYNC_BYTES: Final = 8 << 20
+_HEAD_BYTES: Final = 1 << 14  # holds the header, whatever packages it names first
 
 
 class RecordingFile:
@@ -72,7 +73,10 @@ class RecordingFile:
         starts = (self._prefix.name + middle, os.fsdecode(self._short_prefix()) + middle)
         own = None if self.path is None else self.path.name
         with os.scandir(self._prefix.parent) as entries:
-            return any(e.name.startswith(starts) and e.name.endswith(end) and e.name != own for e in entries)
+            return any(
+                e.name.startswith(starts) and e.name.endswith(end) and e.name != own and _may_be_of(Path(e.path), run)
+                for e in entries
+            )
 
     def _write(self, path: Path, chunks: Iterable[bytes]) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
@@ -127,3 +131,13 @@ class RecordingFile:
         prefix = os.fsencode(self._prefix.name)
         digest = text_digest(prefix.decode("utf-8", "backslashreplace"))[:8]
         return prefix[:_SHORT_PREFIX_BYTES].decode("utf-8", "ignore").encode() + b"-" + digest.encode()
+
+
+def _may_be_of(file: Path, run: str) -> bool:
+    """Whether a recording states this run; file names leave out much of it. True where that cannot be seen."""
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(_HEAD_BYTES)
+    except OSError:
+        return True
+    return b'"run": ' not in head or b'"run": ' + dump_json(run).encode() in head

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +20,7 @@ from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
 from tuning_registry.runtime.job import current_place
 from tuning_registry.runtime.keys import call_arguments, has_tensor_key, is_interpreted, kernel_name, shape_key
 from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.runtime.select import FAULT, Selection, cheapest, select, shown
+from tuning_registry.runtime.select import FAULT, UNSUPPORTED_KEY, Selection, cheapest, select, shown
 from tuning_registry.table import TunedTable, read_table
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _LOGGED_MISSES: Final = 20  # with their keys; a job may have thousands of them on each rank
 _SHOWN_NAMES: Final = 5
+_NO_TEXT: Final = "(no text)"  # stands in a recording for the keys of a kernel that have none
 _INSTEAD: Mapping[str, str] = {"timed": "timed by Triton", "error": "not launched"}
 
 
@@ -47,6 +49,7 @@ class Session:
         self.devices = Devices(policy.arch, current_target)
         self._table_paths = table_paths(policy)
         self._tables: dict[str, TunedTable] = {}
+        self._process = os.getpid()
 
     @property
     def pins(self) -> bool:
@@ -80,8 +83,10 @@ class Session:
     def look_back(self) -> None:
         """At the end: say what of the policy has met nothing, since it is most likely spelt wrong."""
         reached = self.coverage.reached()
+        if self._process != os.getpid():
+            return  # a forked child has what its parent had reached by then
         if self.policy.modules and reached and set(reached.values()) == {coverage.OUT_OF_SCOPE}:
-            warn("nothing was %s: no autotuner that was launched lies in %s; launched: %s",
+            warn("nothing was %s: no autotuner with several configs that was launched lies in %s; launched: %s",
                            "recorded" if self.policy.mode == "record" else "in scope", ", ".join(self.policy.modules),
                            _some(sorted(reached)))  # fmt: skip
 
@@ -247,8 +252,8 @@ class Session:
                            "`registry misses`")  # fmt: skip
         if miss.reason != FAULT:
             warn_once(("missed", miss.arch), "the misses are of: %s", shown(self.table(miss.arch)))
-        if miss.key:
-            self._observe(autotuner, (miss.arch, miss.kernel, miss.key), candidate, miss.reason, is_miss=True)
+        if key := miss.key or (_NO_TEXT if miss.reason == UNSUPPORTED_KEY else ""):
+            self._observe(autotuner, (miss.arch, miss.kernel, key), candidate, miss.reason, is_miss=True)
 
     def _warn_of_unknown(self, arch: str) -> None:
         if arch == UNKNOWN:
@@ -294,6 +299,7 @@ def check_tables(policy: AutotunePolicy) -> None:
     paths = table_paths(policy)
     if paths and not any(path.exists() for path in paths):
         raise PolicyError(f"no table path exists: {', '.join(map(str, paths))}")
+    others: dict[Path, str] = {}
     for path in paths:
         if path.exists() and not path.is_dir() and not path.is_file():
             raise PolicyError(f"table path: {path} is neither a folder nor a file")
@@ -302,8 +308,10 @@ def check_tables(policy: AutotunePolicy) -> None:
                 table = read_table(path)
             except RegistryError as error:
                 raise PolicyError(f"table path: {error}") from error
-            if policy.arch is not None and table.arch != policy.arch:
-                raise PolicyError(f"table path: {path} is for {table.arch}, and the policy's arch is {policy.arch}")
+            others[path] = table.arch
+    if policy.arch is not None and paths and policy.arch not in others.values() and len(others) == len(paths):
+        shown_others = ", ".join(f"{path} is for {arch}" for path, arch in others.items())
+        raise PolicyError(f"table path: {shown_others}, and the policy's arch is {policy.arch}")
 
 
 def _is_among(candidate: Any, pruned: list[Any]) -> bool:

@@ -24,7 +24,7 @@ _SHORTEST_WAIT_S: Final = 0.1
 class Sink(Protocol):
     """Where a recording can be written as rows."""
 
-    def write(self, recording: Recording) -> bool:
+    def write(self, recording: Recording, *, replace: bool = False) -> bool:
         """Insert the recording in one transaction; False if the same one was there already.
 
         Raises:
@@ -48,6 +48,7 @@ def write_with_retries(
     budget_s: float = RETRY_BUDGET_S,
     *,
     apart: Callable[[], Recording] | None = None,
+    replace: bool = False,
 ) -> bool:
     """Insert a recording; False, with the reason logged, if the database does not take it.
 
@@ -60,6 +61,7 @@ def write_with_retries(
         budget_s: Seconds for everything.
         apart: Given where run and rank are guessed: the recording under a run of its own, for when the database
             has one of this run and rank that is not ours.
+        replace: It takes the place of what this process has handed in before.
     """
     deadline = time.monotonic() + budget_s
     pause = _FIRST_PAUSE_S
@@ -69,7 +71,7 @@ def write_with_retries(
             module = cast("SinkModule", import_module("tuning_registry.sinks"))
             # Each try ends with the budget: a lock that a command would wait a minute for must not hold up an exit.
             wait_s = max(_SHORTEST_WAIT_S, deadline - time.monotonic())
-            is_new = module.open_sink(url, wait_s).write(recording)
+            is_new = module.open_sink(url, wait_s).write(recording, replace=replace)
             if is_new or apart is None or not is_first:  # after a try that failed it may be ours that is there
                 return True
             recording, apart = apart(), None
