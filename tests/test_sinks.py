@@ -53,7 +53,7 @@ def test_a_rank_may_replace_what_it_has_handed_in_before(store: Store) -> None:
     assert sink.write(recording(0))
     assert sink.write(recording(0, block=128), replace=True)
     assert not sink.write(recording(0, block=128), replace=True)
-    assert {(entry.votes, entry.winner.config) for entry in find_winners(store, Selection())} == {
+    assert {(entry.votes, entry.choices[0].config) for entry in find_winners(store, Selection())} == {
         (1, config_text(config(B=128)))
     }
 
