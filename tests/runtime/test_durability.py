@@ -155,7 +155,7 @@ class SlowSink(FakeSink):
         super().__init__([None])
         self.release = threading.Event()
 
-    def write(self, recording: Any, *, replace: bool = False) -> bool:  # noqa: ARG002
+    def write(self, recording: Any, *, replace: bool = False) -> bool:  # noqa: ARG002 - as the sink has it
         assert self.release.wait(10)
         self.recordings.append(recording)
         return True

@@ -185,7 +185,7 @@ def test_a_process_that_was_given_its_rank_keeps_it(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("answer", [ConflictError("other content"), False])
 def test_the_database_decides_who_has_a_guessed_rank(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
     class Taken(FakeSink):
-        def write(self, recording: Any, *, replace: bool = False) -> bool:  # noqa: ARG002
+        def write(self, recording: Any, *, replace: bool = False) -> bool:  # noqa: ARG002 - as the sink has it
             self.recordings.append(recording)
             if recording.header.run == "job":
                 if answer:

@@ -22,7 +22,7 @@ _notices: dict[object, object] = {}
 def guarded(kind: str, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R | None:
     """What `call` returns, or None after a fault of ours, which is logged once per kind and counted.
 
-    The only broad `except` of the package: a fault in recording must never reach the training step.
+    The broad `except` around all of our own work: a fault in recording must never reach the training step.
 
     Args:
         kind: What was being done, as it stands in the log ("recording a choice").
