@@ -8,7 +8,6 @@
 import gc
 import logging
 import os
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,28 +48,37 @@ def pin(tmp_path: Path, **fields: Any) -> None:
     install(AutotunePolicy(mode="pinned", table_path=path, arch=ARCH, **fields))
 
 
+SIGNALLED = """
+import os, signal
+from tests.runtime.fakes import ARCH, Tensor, autotuner, launch
+from tuning_registry.runtime import install, uninstall
+inner, outer, is_busy = autotuner(name="inner"), autotuner(name="outer"), []
+
+def launch_too(*_):
+    if not is_busy:
+        is_busy.append(True)
+        launch(inner, Tensor(), Tensor(), len(inner.cache))
+        is_busy.clear()
+
+install({"record_path": "rec/r", "arch": ARCH, "run": "job"})
+signal.signal(signal.SIGALRM, launch_too)
+for size in range(300):
+    # One signal a launch, at another place in each: a timer that goes on by itself could outrun a slow machine.
+    signal.setitimer(signal.ITIMER_REAL, 1e-5 * (1 + size % 40))
+    launch(outer, Tensor(), Tensor(), size)
+signal.setitimer(signal.ITIMER_REAL, 0)
+uninstall()
+print(len(outer.cache), len(inner.cache), flush=True)
+os._exit(0)
+"""
+
+
 def test_a_signal_handler_that_launches_in_the_middle_of_a_launch_does_not_wait_for_it(tmp_path: Path) -> None:
-    inner, outer = autotuner(name="inner"), autotuner(name="outer")
-    is_busy: list[bool] = []
-
-    def launch_too(*_: Any) -> None:
-        if not is_busy:
-            is_busy.append(True)
-            launch(inner, Tensor(), Tensor(), len(inner.cache))
-            is_busy.clear()
-
-    before = signal.signal(signal.SIGALRM, launch_too)
-    record(tmp_path)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-        for size in range(300):
-            launch(outer, Tensor(), Tensor(), size)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    uninstall()
+    ended = python("-c", SIGNALLED, cwd=tmp_path)
     votes = only_recording(tmp_path / "rec").votes[ARCH]
-    assert (len(votes["pkg.ops.outer"]), len(votes["pkg.ops.inner"])) == (300, len(inner.cache))
+    counts = [len(votes[f"pkg.ops.{name}"]) for name in ("outer", "inner")]
+    assert counts == [300, counts[1]]
+    assert ended.stdout.split() == list(map(str, counts))
 
 
 def test_a_launch_waits_for_nobody_who_reads_or_begins_the_recording(tmp_path: Path) -> None:
