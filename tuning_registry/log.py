@@ -11,8 +11,7 @@ from typing import Final
 
 from tuning_registry.errors import printable
 
-NAME: Final = "tuning_registry"
-_logger: Final = logging.getLogger(NAME)
+_logger: Final = logging.getLogger("tuning_registry")
 
 
 def warn(message: str, *args: object) -> None:

@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         if not options.module and not os.path.exists(options.script):  # noqa: PTH110  # raises for no path
             parser.exit(2, f"{_NAME}: no such script: {options.script!r}\n")
         os.environ.update(option_variables(options, policy))
-        install(deterministic=options.deterministic or None)
+        install()
     except (RegistryError, OSError, RuntimeError) as error:
         parser.exit(2, f"{_NAME}: {error}\n")
     if options.module:

@@ -73,7 +73,7 @@ def install(
         _take_out(keep=session.recorder, successor=adapter)
         _session, _adapter = session, adapter
         _hook_exit()
-    inform("%s", describe(resolved))
+    inform("%s", _describe(resolved))
     return resolved
 
 
@@ -121,7 +121,7 @@ def resolve_mode(policy: AutotunePolicy, deterministic: bool | None = None) -> A
     return replace(policy, mode="pinned" if deterministic else "auto")
 
 
-def describe(policy: AutotunePolicy) -> str:
+def _describe(policy: AutotunePolicy) -> str:
     """What a policy with its mode resolved does, as one line."""
     kept = "" if policy.record_path is None else f" to {shown_url(os.fspath(policy.record_path))}"
     if policy.mode == "record":

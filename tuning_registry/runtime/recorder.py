@@ -170,7 +170,7 @@ class Recorder:
         self._finished = True
         if not self._journal.finish(self._write_last, wait_s) and wait_s is None:
             warn("the recording was not finished, since nothing moved any more; last whole "
-                           "state: %s", self.file or "none")  # fmt: skip
+                 "state: %s", self.file or "none")  # fmt: skip
 
     def _beat(self) -> None:
         self._journal.beat()
@@ -241,7 +241,7 @@ class Recorder:
             inform("%s in %s", self._notes, shown_url(self._url))
         else:
             warn("the recording stays in %s; later: registry ingest %s --db %s", file.path,
-                           shlex.quote(str(file.path)), shlex.quote(shown_url(self._url)))  # fmt: skip
+                 shlex.quote(str(file.path)), shlex.quote(shown_url(self._url)))  # fmt: skip
 
     def _set_apart(self) -> Recording:
         self._identity.set_apart()

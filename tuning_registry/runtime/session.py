@@ -87,7 +87,7 @@ class Session:
             return  # a forked child has what its parent had reached by then
         if self.policy.modules and reached and set(reached.values()) == {coverage.OUT_OF_SCOPE}:
             warn("nothing was %s: no autotuner with several configs that was launched lies in %s; launched: %s",
-                           "recorded" if self.policy.mode == "record" else "in scope", ", ".join(self.policy.modules),
+                 "recorded" if self.policy.mode == "record" else "in scope", ", ".join(self.policy.modules),
                            _some(sorted(reached)))  # fmt: skip
 
     def is_pinned(self, autotuner: Any) -> bool:
@@ -246,10 +246,10 @@ class Session:
             instead += " (no candidate has the block sizes of the policy)"
         if number <= _LOGGED_MISSES:
             warn("miss (%s) on %s for %s key %s: %s", miss.reason, miss.arch, miss.kernel,
-                           miss.key or "(none)", instead)  # fmt: skip
+                 miss.key or "(none)", instead)  # fmt: skip
         elif number == _LOGGED_MISSES + 1:
             warn("further misses are only counted: coverage_report(), and with a record path "
-                           "`registry misses`")  # fmt: skip
+                 "`registry misses`")  # fmt: skip
         if miss.reason != FAULT:
             warn_once(("missed", miss.arch), "the misses are of: %s", shown(self.table(miss.arch)))
         if key := miss.key or (_NO_TEXT if miss.reason == UNSUPPORTED_KEY else ""):
