@@ -32,17 +32,17 @@ from tuning_registry.db.migrate import upgrade_database
 from tuning_registry.db.schema import HEAD, REVISIONS
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
-from tuning_registry.files import read_bytes
-from tuning_registry.operations.ingest import IngestOptions, ingest
-from tuning_registry.recordings import read_recording
+from tuning_registry.formats.files import read_bytes
+from tuning_registry.formats.recordings import read_recording
+from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
 
 DUMPS = HERE.parent / "tests" / "data"
 RANKS, COPIES = 64, 4
 # A rank that votes every 5 ms and says when each vote was cast.
 RECORDER = """
 import sys, time
-from tuning_registry.canonical import config_text
-from tuning_registry.runtime.recorder import Recorder
+from tuning_registry.model.canonical import config_text
+from tuning_registry.runtime.recording.recorder import Recorder
 made = Recorder(sys.argv[1], "job", None)
 config = config_text({"kwargs": {"B": 64}, "num_warps": 4, "num_stages": 3})
 for number in range(100_000):

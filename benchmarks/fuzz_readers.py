@@ -17,10 +17,10 @@ import atheris  # type: ignore[import-untyped]  # not in any environment of ours
 
 with atheris.instrument_imports(include=["tuning_registry"]):
     from tuning_registry.errors import RegistryError
-    from tuning_registry.quick_read import QuickReader
-    from tuning_registry.recordings import parse_recording
-    from tuning_registry.table import read_table
-    from tuning_registry.triton_cache import TritonCache, read_cache
+    from tuning_registry.formats.fast_reader import QuickReader
+    from tuning_registry.formats.recordings import parse_recording
+    from tuning_registry.formats.table import read_table
+    from tuning_registry.formats.triton_cache import TritonCache, read_cache
 
 FILE = Path(tempfile.mkdtemp()) / "k.autotune.json"
 

@@ -33,17 +33,17 @@ from make_recordings import make_recordings
 from tuning_registry.db.migrate import upgrade_database
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
+from tuning_registry.model.selection import Selection
 from tuning_registry.operations.reports import find_winners
-from tuning_registry.selection import Selection
 
 RANKS, FILES, ENTRIES, INGESTS = 64, 128, 485, 8
 PAUSE_S = 0.1  # of a reader
 RANK = """
 import sys
 from pathlib import Path
-import tuning_registry.sinks
-from tuning_registry.recordings import read_recording
-from tuning_registry.runtime.recorder import Recorder
+import tuning_registry.operations.ingest.sink
+from tuning_registry.formats.recordings import read_recording
+from tuning_registry.runtime.recording.recorder import Recorder
 made = Recorder(sys.argv[2], "straight", None)
 for arch, kernels in read_recording(Path(sys.argv[1])).votes.items():
     for kernel, entries in kernels.items():

@@ -24,7 +24,7 @@ def loaded_by(statement: str) -> set[str]:
         ("from tuning_registry import *", set()),
         ("import tuning_registry as t; t.load('sm90')", set()),
         ("import tuning_registry.cli.app", {"typer", "rich"}),
-        ("import tuning_registry.operations.ingest", {"sqlalchemy", "msgspec"}),
+        ("import tuning_registry.operations.ingest.ingest", {"sqlalchemy", "msgspec"}),
         ("import tuning_registry.operations.export, tuning_registry.db.check", {"sqlalchemy"}),
     ],
 )
@@ -35,7 +35,7 @@ def test_an_import_loads_no_more_than_it_needs(statement: str, allowed: set[str]
 def test_importing_has_no_side_effect() -> None:
     code = (
         "import logging, os, sys; before = (dict(os.environ), list(logging.root.handlers), sys.excepthook);"
-        "import tuning_registry, tuning_registry.cli.app, tuning_registry.operations.ingest;"
+        "import tuning_registry, tuning_registry.cli.app, tuning_registry.operations.ingest.ingest;"
         "assert before == (dict(os.environ), list(logging.root.handlers), sys.excepthook)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -69,7 +69,7 @@ def test_documents_tell_the_truth(tmp_path: Path, shell: dict[str, str], documen
 
 
 def test_every_command_is_in_the_readme() -> None:
-    from tests.test_cli import all_commands
+    from tests.cli.test_cli import all_commands
 
     for command in all_commands():
         assert command.split()[-1] in README, command

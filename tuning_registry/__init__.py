@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tuning_registry.errors import RegistryError
 
 if TYPE_CHECKING:
-    from tuning_registry.loader import load
-    from tuning_registry.table import TunedTable, read_table, write
-    from tuning_registry.voting import (
+    from tuning_registry.formats.loader import load
+    from tuning_registry.formats.table import TunedTable, read_table, write
+    from tuning_registry.rules.voting import (
         count_votes,
         disagreement_report,
         disagreements,
@@ -38,9 +38,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "load": "loader",
-    **dict.fromkeys(("TunedTable", "read_table", "write"), "table"),
-    **dict.fromkeys(("count_votes", "disagreement_report", "disagreements", "merge_records", "merge_votes"), "voting"),
+    "load": "formats.loader",
+    **dict.fromkeys(("TunedTable", "read_table", "write"), "formats.table"),
+    **dict.fromkeys(
+        ("count_votes", "disagreement_report", "disagreements", "merge_records", "merge_votes"), "rules.voting"
+    ),
 }
 
 

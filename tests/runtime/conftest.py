@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tuning_registry.runtime import control, job, uninstall
+from tuning_registry.runtime import control, uninstall
 from tuning_registry.runtime.guard import reset_faults
+from tuning_registry.runtime.job import place
 
 
 def pytest_configure(config: Any) -> None:
@@ -26,7 +27,7 @@ def clean_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     reset_faults()
-    monkeypatch.setattr(job, "_memory", job._Memory())
+    monkeypatch.setattr(place, "_memory", place._Memory())
     yield
     uninstall()
     control._recorders.clear()

@@ -20,9 +20,9 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
 
-from tuning_registry.canonical import live_config_text, parse_config
-from tuning_registry.recordings import read_recording
-from tuning_registry.table import table_bytes, table_payload
+from tuning_registry.formats.recordings import read_recording
+from tuning_registry.formats.table import table_bytes, table_payload
+from tuning_registry.model.canonical import live_config_text, parse_config
 
 Config = triton.Config
 

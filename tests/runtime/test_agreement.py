@@ -26,11 +26,11 @@ from tuning_registry.runtime import (
     choice_digest,
     choice_log,
     coverage_report,
-    exchange,
     install,
     maybe_verify_choices,
     verify_choices,
 )
+from tuning_registry.runtime.job import collectives
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [text_of(config) for config in three()]
@@ -42,7 +42,8 @@ SCRIPT = """
     from tests.runtime.fakes import *
     from tuning_registry.errors import AgreementError
     from tuning_registry.runtime import *
-    from tuning_registry.runtime import agreement, exchange
+    from tuning_registry.runtime import agreement
+    from tuning_registry.runtime.job import collectives
     RANK, SIZE, FOLDER = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv[1]
     lines, sent = [], []
     handler = logging.Handler()
@@ -50,7 +51,7 @@ SCRIPT = """
     logging.getLogger("tuning_registry").addHandler(handler)
 
     def counting(name):
-        real = getattr(exchange, name)
+        real = getattr(collectives, name)
         def call(where, payload, *rest):
             sent.append((name, len(payload)))
             return real(where, payload, *rest)
@@ -294,7 +295,7 @@ def test_checks_of_two_groups_in_two_threads_do_not_wait_for_each_other(monkeypa
         assert second_is_in.wait(10)
         return [list(numbers)] * 2
 
-    monkeypatch.setattr(agreement, "current_group", lambda group: exchange.Group(group, group, 0, 2, "cpu"))
+    monkeypatch.setattr(agreement, "current_group", lambda group: collectives.Group(group, group, 0, 2, "cpu"))
     monkeypatch.setattr(agreement, "all_gather_numbers", gather)
     install({"arch": "sm90"})
     results: list[Any] = []

@@ -20,9 +20,9 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 from tuning_registry import count_votes, disagreements, merge_records, write  # noqa: E402  # what needs torch waits for it
-from tuning_registry.canonical import config_text  # noqa: E402  # what needs torch waits for it
 from tuning_registry.errors import LaunchError  # noqa: E402  # what needs torch waits for it
-from tuning_registry.recordings import read_recording  # noqa: E402  # what needs torch waits for it
+from tuning_registry.formats.recordings import read_recording  # noqa: E402  # what needs torch waits for it
+from tuning_registry.model.canonical import config_text  # noqa: E402  # what needs torch waits for it
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install  # noqa: E402  # what needs torch waits for it
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")]
@@ -147,9 +147,9 @@ def test_an_adopted_cache_folder_pins_the_job_that_filled_it(tmp_path: Path) -> 
         pytest.skip("this Triton has no result cache on disk")
     from tuning_registry.db.store import Store
     from tuning_registry.db.url import parse_url
+    from tuning_registry.model.selection import Selection
     from tuning_registry.operations.export import ExportOptions, export_table
-    from tuning_registry.operations.ingest import IngestOptions, ingest
-    from tuning_registry.selection import Selection
+    from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
 
     (stock,) = answers([worker(tmp_path, "stock", TRITON_CACHE_AUTOTUNING="1")])  # knows nothing of us
     store = Store(parse_url(f"sqlite:///{tmp_path}/r.db"))

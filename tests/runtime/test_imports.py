@@ -11,12 +11,15 @@ import pytest
 pytest.importorskip("triton")
 ROOT = Path(__file__).parents[2]
 # By what is asked for, the project's modules that must not come with it.
-WORKING = {"tuning_registry.runtime." + name for name in ("session", "adapter", "select", "fastpath", "watch", "job")}
-RECORDING = {"tuning_registry.records", "tuning_registry.runtime.recorder", "tuning_registry.runtime.tunings",
-             "tuning_registry.recording_writer"}  # fmt: skip
-FILES = {"tuning_registry.table", "tuning_registry.loader", "tuning_registry.entries"}
-RULES = {"tuning_registry.voting", "tuning_registry.recordings"}
-CHECKS = {"tuning_registry.runtime." + name for name in ("agreement", "exchange", "choices", "coverage", "report")}
+RUNTIME = "tuning_registry.runtime."
+WORKING = {
+    RUNTIME + name for name in ("session", "select", "job.place", "triton.adapter", "triton.fastpath", "triton.watch")
+}
+RECORDING = {RUNTIME + "recording.recorder", RUNTIME + "recording.tunings", "tuning_registry.model.records",
+             "tuning_registry.formats.recording_writer"}  # fmt: skip
+FILES = {"tuning_registry.formats.table", "tuning_registry.formats.loader", "tuning_registry.formats.sections"}
+RULES = {"tuning_registry.rules.voting", "tuning_registry.formats.recordings"}
+CHECKS = {RUNTIME + name for name in ("agreement", "job.collectives", "choices", "triton.coverage", "report")}
 
 
 def loaded_by(code: str) -> tuple[set[str], set[str]]:
@@ -55,7 +58,7 @@ def test_the_import_loads_the_policy_and_its_installing_and_no_more() -> None:
     [
         ({"mode": "auto"}, RECORDING | RULES),
         ({"mode": "pinned", "arch": "sm90"}, RECORDING | RULES),
-        ({"record_path": "/nonexistent/r", "arch": "sm90"}, {"tuning_registry.voting"}),
+        ({"record_path": "/nonexistent/r", "arch": "sm90"}, {"tuning_registry.rules.voting"}),
     ],
 )
 def test_an_installed_policy_loads_what_works_behind_it(policy: Any, absent: set[str]) -> None:

@@ -29,7 +29,7 @@ from tests.runtime.fakes import (
     write_table,
 )  # fmt: skip
 from tuning_registry.runtime import AutotunePolicy, choice_log, install, uninstall
-from tuning_registry.runtime.adapter import Adapter
+from tuning_registry.runtime.triton.adapter import Adapter
 
 NAME = "pkg.ops.kernel"
 ROOT = Path(__file__).parents[2]

@@ -30,8 +30,9 @@ from tests.runtime.fakes import (
     three,
     write_table,
 )  # fmt: skip
-from tuning_registry.records import Observation
-from tuning_registry.runtime import AutotunePolicy, choice_log, coverage, coverage_report, install, uninstall
+from tuning_registry.model.records import Observation
+from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
+from tuning_registry.runtime.triton import coverage
 from tuning_registry.runtime.weak_map import WeakIdentityMap
 
 NAME = "pkg.ops.kernel"

@@ -28,13 +28,14 @@ from tests.runtime.fakes import (
     three,
     write_table,
 )
+from tests.runtime.recording.test_recorder import CONFIGS, entry, files, into_database, made
 from tests.runtime.test_process import python
-from tests.runtime.test_recorder import CONFIGS, entry, files, into_database, made
 from tuning_registry.errors import LaunchError, PolicyError
-from tuning_registry.recordings import read_recording
-from tuning_registry.runtime import AutotunePolicy, coverage_report, install, notes, uninstall
+from tuning_registry.formats.recordings import read_recording
+from tuning_registry.runtime import AutotunePolicy, coverage_report, install, uninstall
 from tuning_registry.runtime.guard import count_fault
-from tuning_registry.runtime.owners import Owners
+from tuning_registry.runtime.recording import notes
+from tuning_registry.runtime.recording.owners import Owners
 
 NAME = "pkg.ops.kernel"
 

@@ -11,8 +11,8 @@ pytest.importorskip("triton")
 
 from tests.runtime.fakes import autotuner, launch, launched, only_recording, stored, three, write_table
 from tuning_registry.errors import FormatError, PolicyError, UsageError
+from tuning_registry.formats.recordings import read_recording
 from tuning_registry.locations import default_database, user_folder, user_table_folder
-from tuning_registry.recordings import read_recording
 from tuning_registry.runtime import active_policy, install, uninstall
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tuning_registry.errors import FormatError, PolicyError
-from tuning_registry.loader import load
+from tuning_registry.formats.loader import load
 from tuning_registry.runtime import AutotunePolicy, active_policy, install, uninstall
 from tuning_registry.runtime.control import resolve_mode
 from tuning_registry.runtime.options import _PARSERS

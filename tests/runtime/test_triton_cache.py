@@ -12,10 +12,10 @@ import pytest
 from tests.runtime.fakes import Config, Tensor, autotuner
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
+from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
-from tuning_registry.operations.ingest import IngestOptions, ingest
+from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install
-from tuning_registry.selection import Selection
 
 DATA = Path(__file__).parent.parent / "data"
 TRUTH = json.loads((DATA / "triton-cache-truth.json").read_text())

@@ -18,14 +18,14 @@ from tuning_registry.cli.options import (
     TritonFilter,
 )
 from tuning_registry.errors import DatabaseError, printable
-from tuning_registry.rendering import Format
-from tuning_registry.rendering_tables import render_differences
-from tuning_registry.table import TunedTable, read_table
+from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.differences import render_differences
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
+    from tuning_registry.model.selection import Selection
     from tuning_registry.operations.differences import Comparison, Difference
-    from tuning_registry.selection import Selection
 
 
 def diff(

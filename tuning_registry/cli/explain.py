@@ -19,9 +19,9 @@ from tuning_registry.cli.options import (
     TritonFilter,
 )
 from tuning_registry.errors import printable
-from tuning_registry.rendering import Format
-from tuning_registry.rendering_entries import near_key_text, render_explained
-from tuning_registry.short_configs import short_config
+from tuning_registry.formats.short_configs import short_config
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.explanations import near_key_text, render_explained
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store

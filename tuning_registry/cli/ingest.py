@@ -10,10 +10,10 @@ from tuning_registry.cli.console import count_of, say, track_files
 from tuning_registry.cli.opening import open_store
 from tuning_registry.cli.options import Db, StatedPackages, StatedTriton
 from tuning_registry.errors import printable
-from tuning_registry.selection import parse_packages
+from tuning_registry.model.selection import parse_packages
 
 if TYPE_CHECKING:
-    from tuning_registry.operations.ingest import IngestReport
+    from tuning_registry.operations.ingest.ingest import IngestReport
 
 
 def ingest(
@@ -45,8 +45,8 @@ def ingest(
     db: Db = None,
 ) -> None:
     """Take per-rank recordings, timings and Triton caches into the database, all or nothing."""
-    from tuning_registry.operations.ingest import IngestOptions
-    from tuning_registry.operations.ingest import ingest as take_in
+    from tuning_registry.operations.ingest.ingest import IngestOptions
+    from tuning_registry.operations.ingest.ingest import ingest as take_in
 
     store = open_store(ctx, db)
     options = IngestOptions(

@@ -9,8 +9,8 @@ import typer
 from tuning_registry.cli.console import count_of, print_data, say
 from tuning_registry.cli.opening import nothing_matches, open_store
 from tuning_registry.cli.options import ArchFilter, Db, ExitCode, FormatOption, KernelFilter, RunFilter
-from tuning_registry.rendering import Format, render_misses
-from tuning_registry.selection import Selection
+from tuning_registry.model.selection import Selection
+from tuning_registry.rendering.base import Format, render_misses
 
 
 def misses(

@@ -8,7 +8,7 @@ import typer
 
 from tuning_registry.cli.console import say
 from tuning_registry.errors import UsageError, printable
-from tuning_registry.selection import Selection, parse_packages
+from tuning_registry.model.selection import Selection, parse_packages
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuning_registry.rendering import Format
+from tuning_registry.rendering.base import Format
 
 
 class Policy(StrEnum):

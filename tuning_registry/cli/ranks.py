@@ -18,8 +18,8 @@ from tuning_registry.cli.options import (
     SourceFilter,
     TritonFilter,
 )
-from tuning_registry.rendering import Format
-from tuning_registry.rendering_ranks import render_ranks
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.ranks import render_ranks
 
 
 def ranks(

@@ -11,7 +11,7 @@ from tuning_registry.cli.console import count_of, print_data, say
 from tuning_registry.cli.opening import open_store
 from tuning_registry.cli.options import Db, FormatOption
 from tuning_registry.errors import printable
-from tuning_registry.rendering import Format, render_runs
+from tuning_registry.rendering.base import Format, render_runs
 
 
 def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:

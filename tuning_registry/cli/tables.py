@@ -26,11 +26,11 @@ from tuning_registry.cli.options import (
     TritonFilter,
 )
 from tuning_registry.errors import DatabaseError, UsageError, printable
-from tuning_registry.files import write_atomically
-from tuning_registry.rendering import Format
-from tuning_registry.rendering_decisions import render_exports
-from tuning_registry.selection import Selection
-from tuning_registry.table import TunedTable, read_table
+from tuning_registry.formats.files import write_atomically
+from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.model.selection import Selection
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.overrides import render_exports
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
@@ -96,7 +96,7 @@ def _replaced_table(output: Path | None) -> TunedTable | None:
 
 def _remember(store: Store, made: Export, selection: Selection, options: ExportOptions, output: str) -> None:
     """Note the export in the database; whoever may only read exports all the same."""
-    from tuning_registry.operations.exports import remember_export
+    from tuning_registry.operations.export_log import remember_export
 
     try:
         remember_export(store, made, selection.normalised(), options, output=printable(output),
@@ -114,8 +114,8 @@ def merge(
 ) -> None:
     """Merge recordings into a table in one go, without a database file."""
     from tuning_registry.operations.export import ExportOptions, export_table, only_arch
-    from tuning_registry.operations.ingest import IngestOptions
-    from tuning_registry.operations.merge import ingest_in_memory
+    from tuning_registry.operations.ingest.ingest import IngestOptions
+    from tuning_registry.operations.ingest.merge import ingest_in_memory
 
     store = ingest_in_memory(paths, IngestOptions(triton=triton), track_files)
     selection = Selection(arch=arch or only_arch(store))
@@ -133,7 +133,7 @@ def exports(
     db: Db = None,
 ) -> None:
     """List the tables that were written, newest first: from a digest in a log back to the votes."""
-    from tuning_registry.operations.exports import list_exports
+    from tuning_registry.operations.export_log import list_exports
 
     found = list_exports(open_store(ctx, db), digest, arch)
     print_data(render_exports(found, style))

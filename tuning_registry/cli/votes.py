@@ -23,13 +23,13 @@ from tuning_registry.cli.options import (
     SourceFilter,
     TritonFilter,
 )
-from tuning_registry.rendering import Format, render_disagreements, render_status, render_winners
-from tuning_registry.rendering_costs import render_costs
-from tuning_registry.selection import Selection
+from tuning_registry.model.selection import Selection
+from tuning_registry.rendering.base import Format, render_disagreements, render_status, render_winners
+from tuning_registry.rendering.costs import render_costs
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
-    from tuning_registry.operations.tally import Entry
+    from tuning_registry.operations.election.tally import Entry
 
 
 def winners(
@@ -97,8 +97,8 @@ def disagreements(
 
 def _say_overrides(store: Store, split: Sequence[Entry]) -> None:
     """What ranks chose is one thing, what an entry gets another: name the pins and bans on these entries."""
+    from tuning_registry.operations.election.reasons import overrides_of
     from tuning_registry.operations.overrides import Overrides, list_overrides
-    from tuning_registry.operations.reasons import overrides_of
 
     overrides = Overrides(list_overrides(store)) if split else Overrides()
     touching = {override.id: override for entry in split for override in overrides_of(entry, overrides)}
@@ -111,7 +111,7 @@ def _say_overrides(store: Store, split: Sequence[Entry]) -> None:
 
 def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode = False) -> None:
     """Report the disagreements among recordings in one go, without a database file."""
-    from tuning_registry.operations.merge import ingest_in_memory
+    from tuning_registry.operations.ingest.merge import ingest_in_memory
     from tuning_registry.operations.reports import find_disagreements
 
     store = ingest_in_memory(paths, track=track_files)

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from tuning_registry.db.queries import counting_recordings, entries_chosen
 from tuning_registry.db.schema import entries, observations, recordings, votes
-from tuning_registry.records import MISS_REASON
-from tuning_registry.selection import Selection
+from tuning_registry.model.records import MISS_REASON
+from tuning_registry.model.selection import Selection
 
 
 def misses(selection: Selection) -> sa.Select[Any]:

@@ -16,7 +16,7 @@ from tuning_registry.db.schema import (
     recording_archs,
     recordings,
 )
-from tuning_registry.selection import Selection
+from tuning_registry.model.selection import Selection
 
 
 def ids_by_digest(table: sa.Table, digests: Iterable[str]) -> sa.Select[Any]:

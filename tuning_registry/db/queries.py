@@ -19,7 +19,7 @@ from tuning_registry.db.schema import (
     recordings,
     votes,
 )
-from tuning_registry.selection import MISSING, Selection
+from tuning_registry.model.selection import MISSING, Selection
 
 GROUP = ("triton", "package", "version")  # the columns of a version group; empty: not known
 _SHAPE = ("arch", "kernel", "lookup_key", *GROUP)

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db import by_rank, decisions, dialects, measured, observed, provenance, queries, schema
-from tuning_registry.selection import Selection
+from tuning_registry.model.selection import Selection
 
 Row = Mapping[str, Any]
 CHUNK = 500  # parameters of one IN (...)

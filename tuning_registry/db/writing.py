@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from tuning_registry.canonical import text_digest
 from tuning_registry.db import dialects, provenance, schema
 from tuning_registry.db.batch import KINDS, Batch, Environment, Pending, TimedEntry
 from tuning_registry.db.reading import CHUNK, Reading
-from tuning_registry.names import lookup_key, top_module
+from tuning_registry.model.canonical import text_digest
+from tuning_registry.model.names import lookup_key, top_module
 
 V = TypeVar("V", int, str)
 GROUPS = 100  # choices sent at a time, of up to all recordings each: a bound on memory

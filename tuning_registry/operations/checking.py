@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, TableError, printable
-from tuning_registry.loader import installed_triton
-from tuning_registry.names import lookup_key
+from tuning_registry.formats.loader import installed_triton
+from tuning_registry.formats.short_configs import short_config
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.model.names import lookup_key
+from tuning_registry.model.selection import Selection
 from tuning_registry.operations.differences import Comparison, Difference, compare_with_votes, stated_digest
+from tuning_registry.operations.election.staleness import find_stale
 from tuning_registry.operations.overrides import read_overrides
-from tuning_registry.operations.staleness import find_stale
-from tuning_registry.selection import Selection
-from tuning_registry.short_configs import short_config
-from tuning_registry.table import TunedTable
 
 
 @dataclass(frozen=True, slots=True)

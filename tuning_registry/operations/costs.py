@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from tuning_registry.db.store import Store
-from tuning_registry.evidence import Gap, compare, slowdowns
-from tuning_registry.operations.measurements import Measurements
-from tuning_registry.operations.shapes import Shapes
-from tuning_registry.operations.tally import Entry, split_entries
-from tuning_registry.selection import Selection
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.measurements import Measurements
+from tuning_registry.operations.election.shapes import Shapes
+from tuning_registry.operations.election.tally import Entry, split_entries
+from tuning_registry.rules.evidence import Gap, compare, slowdowns
 
 CONFLICT: Final = "conflict"
 NEAR_TIE: Final = "near-tie"

@@ -10,17 +10,17 @@ from typing import Any, Final
 
 from tuning_registry.db.store import Store
 from tuning_registry.errors import TableError
-from tuning_registry.evidence import MAJORITY, POLICIES
-from tuning_registry.names import ANY_KEY, lookup_key
-from tuning_registry.operations.election import Election, elect_entries
+from tuning_registry.formats.table import EXTRA, TunedTable
+from tuning_registry.model.names import ANY_KEY, lookup_key
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.election import Election, elect_entries
+from tuning_registry.operations.election.tally import Entry
 from tuning_registry.operations.export import ExportOptions, export_table
-from tuning_registry.operations.exports import list_exports
+from tuning_registry.operations.export_log import list_exports
 from tuning_registry.operations.overrides import BAN, Override, Overrides
 from tuning_registry.operations.regressions import slower_percent
-from tuning_registry.operations.tally import Entry
-from tuning_registry.selection import Selection
-from tuning_registry.table import EXTRA, TunedTable
-from tuning_registry.table_diff import TableChange, diff_tables
+from tuning_registry.rules.evidence import MAJORITY, POLICIES
+from tuning_registry.rules.table_diff import TableChange, diff_tables
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 NEVER: Final = "0001-01-01"  # a day on which no override has expired: comparing is no exporting

@@ -9,17 +9,17 @@ from typing import Final
 
 from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
-from tuning_registry.evidence import MAJORITY, ByConfig, median_of_medians
-from tuning_registry.names import ANY_KEY, lookup_key
-from tuning_registry.near_keys import NearKey, is_same_key, nearest_keys, similar_names
-from tuning_registry.operations.election import Election, Evidence, elect_entries
+from tuning_registry.model.names import ANY_KEY, lookup_key
+from tuning_registry.model.records import Times
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.election import Election, Evidence, elect_entries
+from tuning_registry.operations.election.reasons import overrides_of, why_elected, why_left_out
+from tuning_registry.operations.election.shapes import Shapes
+from tuning_registry.operations.election.staleness import find_stale
+from tuning_registry.operations.election.tally import Entry, Voters, check_packages
 from tuning_registry.operations.overrides import BAN, Override
-from tuning_registry.operations.reasons import overrides_of, why_elected, why_left_out
-from tuning_registry.operations.shapes import Shapes
-from tuning_registry.operations.staleness import find_stale
-from tuning_registry.operations.tally import Entry, Voters, check_packages
-from tuning_registry.records import Times
-from tuning_registry.selection import Selection
+from tuning_registry.rules.evidence import MAJORITY, ByConfig, median_of_medians
+from tuning_registry.rules.near_keys import NearKey, is_same_key, nearest_keys, similar_names
 
 NOTHING: Final = "nothing"  # in `ExplainedEntry.decided_by`: no config
 

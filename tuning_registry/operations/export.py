@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tuning_registry.canonical import load_config
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, UsageError
-from tuning_registry.evidence import MAJORITY, POLICIES
-from tuning_registry.names import ANY_KEY
-from tuning_registry.operations.election import Election, elect_entries
-from tuning_registry.operations.generalizing import Kernels, Saving, generalize_entries
+from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
+from tuning_registry.model.canonical import load_config
+from tuning_registry.model.names import ANY_KEY
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.election import Election, elect_entries
+from tuning_registry.operations.election.generalizing import Kernels, Saving, generalize_entries
+from tuning_registry.operations.election.staleness import find_stale
+from tuning_registry.operations.election.tally import PINNED, Entry, check_packages
+from tuning_registry.operations.election.versions import common_packages, refuse_mixed
 from tuning_registry.operations.overrides import BAN, Overrides, refuse_expired
 from tuning_registry.operations.regressions import changes_between, refuse_regressions
-from tuning_registry.operations.staleness import find_stale
-from tuning_registry.operations.tally import PINNED, Entry, check_packages
-from tuning_registry.operations.versions import common_packages, refuse_mixed
-from tuning_registry.selection import Selection
-from tuning_registry.table import TunedTable, table_bytes, table_payload
+from tuning_registry.rules.evidence import MAJORITY, POLICIES
 
 UNKNOWN_DEVICE = "unknown device"
 _SHOWN = 5  # keys named in an error

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tuning_registry.db.store import Store
-from tuning_registry.records import MISS_REASON
-from tuning_registry.selection import Selection
+from tuning_registry.model.records import MISS_REASON
+from tuning_registry.model.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)

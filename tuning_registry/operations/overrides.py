@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
-from tuning_registry.entries import read_entries
 from tuning_registry.errors import ConflictError, SelectionError, UsageError
-from tuning_registry.names import ANY_KEY, bare_name, lookup_key
-from tuning_registry.selection import check_option
-from tuning_registry.short_configs import find_config, short_config
+from tuning_registry.formats.sections import read_entries
+from tuning_registry.formats.short_configs import find_config, short_config
+from tuning_registry.model.names import ANY_KEY, bare_name, lookup_key
+from tuning_registry.model.selection import check_option
 
 PIN: Final = "pin"
 BAN: Final = "ban"

@@ -13,10 +13,10 @@ from typing import Final
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.store import Store
-from tuning_registry.operations.shapes import Shape, Shapes, shape_of
-from tuning_registry.operations.tally import check_packages
-from tuning_registry.outliers import Spread, spread_of
-from tuning_registry.selection import Selection
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.shapes import Shape, Shapes, shape_of
+from tuning_registry.operations.election.tally import check_packages
+from tuning_registry.rules.outliers import Spread, spread_of
 
 SLOW: Final = "slow"
 FAST: Final = "fast"

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuning_registry.errors import SelectionError
-from tuning_registry.evidence import median_of_medians
-from tuning_registry.operations.election import Evidence
-from tuning_registry.operations.tally import Entry
-from tuning_registry.short_configs import short_config
-from tuning_registry.table import TunedTable
+from tuning_registry.formats.short_configs import short_config
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.operations.election.election import Evidence
+from tuning_registry.operations.election.tally import Entry
+from tuning_registry.rules.evidence import median_of_medians
 
 _SHOWN = 5
 

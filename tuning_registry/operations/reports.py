@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tuning_registry.canonical import check_text
 from tuning_registry.db.reading import Row
 from tuning_registry.db.schema import HEAD, NO_RANK
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.errors import SelectionError
-from tuning_registry.evidence import MAJORITY
-from tuning_registry.names import bare_name
-from tuning_registry.near_keys import similar_names
-from tuning_registry.operations.election import elect_entries
-from tuning_registry.operations.staleness import find_stale
-from tuning_registry.operations.tally import Entry, check_packages, split_entries
-from tuning_registry.selection import MISSING, Selection
+from tuning_registry.model.canonical import check_text
+from tuning_registry.model.names import bare_name
+from tuning_registry.model.selection import MISSING, Selection
+from tuning_registry.operations.election.election import elect_entries
+from tuning_registry.operations.election.staleness import find_stale
+from tuning_registry.operations.election.tally import Entry, check_packages, split_entries
+from tuning_registry.rules.evidence import MAJORITY
+from tuning_registry.rules.near_keys import similar_names
 
 _SHOWN = 5  # runs named in a message
 

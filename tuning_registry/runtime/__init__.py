@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         verify_choices,
     )
     from tuning_registry.runtime.choices import Choice
-    from tuning_registry.runtime.coverage import CoverageReport, Miss
     from tuning_registry.runtime.report import coverage_report
+    from tuning_registry.runtime.triton.coverage import CoverageReport, Miss
 
 __all__ = [
     "Agreement",
@@ -49,8 +49,8 @@ __all__ = [
 
 _MODULES = {
     "Choice": "choices",
-    "CoverageReport": "coverage",
-    "Miss": "coverage",
+    "CoverageReport": "triton.coverage",
+    "Miss": "triton.coverage",
     "coverage_report": "report",
     **dict.fromkeys(("Agreement", "Disagreement", "choice_digest", "choice_log"), "agreement"),
     **dict.fromkeys(("maybe_verify_choices", "verify_choices"), "agreement"),

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tuning_registry.canonical import dump_json
 from tuning_registry.errors import AgreementError, printable
 from tuning_registry.log import warn
-from tuning_registry.names import rank_ranges
+from tuning_registry.model.canonical import dump_json
+from tuning_registry.model.names import rank_ranges
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.control import active_session, policy_changes
-from tuning_registry.runtime.exchange import Group, all_gather_bytes, all_gather_numbers, current_group
-from tuning_registry.runtime.job import current_place
+from tuning_registry.runtime.job.collectives import Group, all_gather_bytes, all_gather_numbers, current_group
+from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.weak_map import WeakIdentityMap
 
 _DIGEST_BYTES = 8  # per entry and per config; a job has thousands of entries, far from the 2^32 where these collide

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from tuning_registry.errors import PolicyError, RegistryError
 from tuning_registry.locations import absolute_location, is_url
 from tuning_registry.log import warn
-from tuning_registry.runtime.adapter import Adapter, check_supported, is_installed
-from tuning_registry.runtime.job import stated_run
+from tuning_registry.runtime.job.place import stated_run
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.runtime.session import Session, check_tables
+from tuning_registry.runtime.triton.adapter import Adapter, check_supported, is_installed
 
 if TYPE_CHECKING:
-    from tuning_registry.runtime.recorder import Recorder
+    from tuning_registry.runtime.recording.recorder import Recorder
 
 
 # A process has one recorder per record path (however it is spelt), stated run and source, so that none is begun twice.
@@ -78,7 +78,7 @@ def _recorder_of(policy: AutotunePolicy, recorders: Recorders) -> Recorder | Non
     if policy.record_path is None or policy.mode == "auto":
         return None
     # A pinned job mostly records nothing, and need not load what writes recordings.
-    from tuning_registry.runtime.recorder import Recorder  # noqa: PLC0415
+    from tuning_registry.runtime.recording.recorder import Recorder  # noqa: PLC0415
 
     path = os.fspath(policy.record_path)
     resolved = absolute_location(path) if is_url(path) else os.path.realpath(os.path.expanduser(path))  # noqa: PTH111  # ~nobody

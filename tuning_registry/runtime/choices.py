@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tuning_registry.canonical import dump_json, text_digest
-from tuning_registry.names import lookup_key
+from tuning_registry.model.canonical import dump_json, text_digest
+from tuning_registry.model.names import lookup_key
 
 
 class Choice(NamedTuple):

@@ -18,9 +18,9 @@ from tuning_registry.runtime.options import PREFIX, environment_fields
 from tuning_registry.runtime.policy import AutotunePolicy
 
 if TYPE_CHECKING:
-    from tuning_registry.runtime.adapter import Adapter
-    from tuning_registry.runtime.recorder import Recorder
+    from tuning_registry.runtime.recording.recorder import Recorder
     from tuning_registry.runtime.session import Session
+    from tuning_registry.runtime.triton.adapter import Adapter
 
 
 _PATIENCE_S: Final = 2.0  # how long replacing a policy waits for the end of a recording; the exit waits longer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tuning_registry.errors import FormatError, RecordingError
-from tuning_registry.files import parse_json
+from tuning_registry.formats.files import parse_json
 from tuning_registry.locations import absolute_location
 from tuning_registry.runtime.guard import warn_once
 

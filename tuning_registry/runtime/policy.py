@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final
 
-from tuning_registry.canonical import check_text
 from tuning_registry.errors import FormatError
 from tuning_registry.locations import DRIVERS, EXPECTED_URL, is_damaged_url, is_url, shown_url
-from tuning_registry.names import bare_name, is_known_arch, normal_arch
+from tuning_registry.model.canonical import check_text
+from tuning_registry.model.names import bare_name, is_known_arch, normal_arch
 from tuning_registry.runtime.options import MODES, ON_MISS, PREFIX, environment_fields
 
 StrPath = str | os.PathLike[str]

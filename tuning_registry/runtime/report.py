@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tuning_registry.runtime.control import active_adapter, active_session
-from tuning_registry.runtime.coverage import CoverageReport
 from tuning_registry.runtime.guard import fault_counts
+from tuning_registry.runtime.triton.coverage import CoverageReport
 
 
 def coverage_report() -> CoverageReport:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from tuning_registry.canonical import live_config_text, text_digest
 from tuning_registry.errors import LaunchError
-from tuning_registry.loader import installed_triton
+from tuning_registry.formats.loader import installed_triton
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.model.canonical import live_config_text, text_digest
 from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.table import TunedTable
 
 C = TypeVar("C")
 

@@ -7,24 +7,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tuning_registry.canonical import live_config_text
 from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
-from tuning_registry.loader import load
+from tuning_registry.formats.loader import load
+from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.log import inform, warn
-from tuning_registry.runtime import coverage, watch
-from tuning_registry.runtime.adapter import Adapter, current_target, live_kernels
-from tuning_registry.runtime.arch import UNKNOWN, Device, Devices
+from tuning_registry.model.canonical import live_config_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
-from tuning_registry.runtime.coverage import Coverage, CoverageReport, Miss
 from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
-from tuning_registry.runtime.job import current_place
-from tuning_registry.runtime.keys import call_arguments, has_tensor_key, is_interpreted, kernel_name, shape_key
+from tuning_registry.runtime.job.devices import UNKNOWN, Device, Devices
+from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.runtime.select import FAULT, UNSUPPORTED_KEY, Selection, cheapest, select, shown
-from tuning_registry.table import TunedTable, read_table
+from tuning_registry.runtime.triton import coverage, watch
+from tuning_registry.runtime.triton.adapter import Adapter, current_target, live_kernels
+from tuning_registry.runtime.triton.coverage import Coverage, CoverageReport, Miss
+from tuning_registry.runtime.triton.keys import call_arguments, has_tensor_key, is_interpreted, kernel_name, shape_key
 
 if TYPE_CHECKING:
-    from tuning_registry.runtime.recorder import Recorder
+    from tuning_registry.runtime.recording.recorder import Recorder
 
 
 _LOGGED_MISSES: Final = 20  # with their keys; a job may have thousands of them on each rank

@@ -1,0 +1,484 @@
+"""The command line: streams, exit statuses, formats, help."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tests.conftest import H200, ROOT, Cli, config, run_registry, write_ranks, write_recording
+from tuning_registry.cli.app import app
+from tuning_registry.model.names import rank_ranges
+
+GOLDEN = ROOT / "tests" / "golden"
+A, B = config(B=16), config(B=8, num_warps=8)
+
+
+def all_commands() -> list[str]:
+    """Every command, groups first: `ingest`, `runs`, `runs withdraw`, ..."""
+
+    def walk(command: Any, name: str) -> list[str]:
+        below = getattr(command, "commands", {})
+        return [name, *(found for key, child in below.items() for found in walk(child, f"{name} {key}".strip()))]
+
+    return [name for name in walk(typer.main.get_command(app), "") if name]
+
+
+def check_golden(name: str, text: str, request: pytest.FixtureRequest) -> None:
+    path = GOLDEN / name
+    if request.config.getoption("--rewrite-golden") and (not path.exists() or path.read_text() != text):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.read_text() == text, f"{name} differs; pytest --rewrite-golden takes the new one"
+
+
+@pytest.fixture
+def sqlite_cli(tmp_path: Path) -> Cli:
+    from typer.testing import CliRunner
+
+    def run(*arguments: object) -> Any:
+        return CliRunner().invoke(app, ["--db", str(tmp_path / "r.db"), *map(str, arguments)], prog_name="registry")
+
+    return run
+
+
+def test_help_of_every_command(request: pytest.FixtureRequest) -> None:
+    text = ""
+    for command in ["", *all_commands()]:
+        done = run_registry(*command.split(), "--help")
+        assert (done.returncode, done.stderr) == (0, "")
+        text += f"$ registry {command}\n{done.stdout}\n"
+    check_golden("help.txt", "\n".join(line.rstrip() for line in text.splitlines()) + "\n", request)
+
+
+@pytest.mark.parametrize("command", ["winners", "disagreements"])
+@pytest.mark.parametrize("style", ["table", "json", "csv"])
+def test_output_on_the_real_recordings(
+    command: str, style: str, sqlite_cli: Cli, request: pytest.FixtureRequest
+) -> None:
+    sqlite_cli("ingest", H200, "--run", "demo", "--triton", "3.6.0")
+    result = sqlite_cli(command, "--format", style)
+    assert result.exit_code == 0
+    check_golden(f"{command}.{'txt' if style == 'table' else style}", result.stdout, request)
+
+
+def test_the_table_is_golden(sqlite_cli: Cli, request: pytest.FixtureRequest) -> None:
+    sqlite_cli("ingest", H200, "--run", "demo", "--triton", "3.6.0")
+    check_golden("sm90.json", sqlite_cli("export", "--arch", "sm90").stdout, request)
+
+
+def test_json_of_a_disagreement(cli: Cli, tmp_path: Path) -> None:
+    write_ranks(tmp_path / "in", [A, B, A])
+    cli("ingest", tmp_path / "in", "--run", "demo")
+    result = cli("disagreements", "--format", "json")
+    assert json.loads(result.stdout) == [
+        {
+            "arch": "sm90", "kernel": "k", "key": "M=1", "tie": False, "triton": "", "package": "", "version": "",
+            "votes": [
+                {"config": A, "count": 2, "ranks": [0, 2], "runs": {"demo": [0, 2]}},
+                {"config": B, "count": 1, "ranks": [1], "runs": {"demo": [1]}},
+            ],
+        }
+    ]  # fmt: skip
+
+
+def test_data_on_stdout_and_messages_on_stderr(cli: Cli, tmp_path: Path) -> None:
+    write_ranks(tmp_path / "in", [A, B])
+    ingested = cli("ingest", tmp_path / "in", "--run", "demo")
+    assert ingested.stdout == ""
+    assert ingested.stderr.startswith("database: ")
+    assert ingested.stderr.endswith(
+        "created the registry: there was none in this database\ningested 2 recordings, 2 votes, 1 new entry\n"
+    )
+    for command in (("winners",), ("disagreements",), ("runs",), ("status",), ("export", "--arch", "sm90")):
+        result = cli(*command)
+        assert result.exit_code == 0
+        assert "database: " in result.stderr
+        assert result.stdout
+    assert json.loads(cli("export", "--arch", "sm90", "-o", "-").stdout)["arch"] == "sm90"
+
+
+def test_db_is_taken_before_and_after_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, three = (f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "two", "three"))
+    monkeypatch.setenv("TUNING_REGISTRY_DB", three)
+    assert run_registry("--db", one, "db", "path").stdout.strip() == one
+    assert run_registry("db", "path", "--db", one).stdout.strip() == one
+    assert run_registry("--db", two, "db", "path", "--db", one).stdout.strip() == one
+    assert run_registry("db", "path").stdout.strip() == three
+    assert run_registry("runs", "--db", one, "withdraw", "x").stderr.startswith(f"database: {one}")
+    assert run_registry("db", "--db", one, "path").stdout.strip() == one
+    assert run_registry("--db", str(tmp_path / "a.db"), "db", "path").stdout.strip() == f"sqlite:///{tmp_path}/a.db"
+    monkeypatch.delenv("TUNING_REGISTRY_DB")
+    assert run_registry("db", "path").stdout.strip().endswith("/home/tuning-registry/registry.db")
+
+
+@pytest.mark.parametrize(
+    ("command", "split", "one_voice", "nothing"),
+    [("disagreements", 1, 0, 1), ("winners", 1, 1, 1)],
+)
+def test_exit_code_is_a_gate(cli: Cli, tmp_path: Path, command: str, split: int, one_voice: int, nothing: int) -> None:
+    write_ranks(tmp_path / "split", [A, B])
+    write_ranks(tmp_path / "one", [A, A], kernel="agreed")
+    cli("ingest", tmp_path / "split", "--run", "split")
+    cli("ingest", tmp_path / "one", "--run", "one")
+    statuses = [
+        cli(command, "--exit-code", *filters).exit_code
+        for filters in (("--run", "split"), ("--run", "one"), ("--arch", "sm999"))
+    ]
+    assert statuses == [split, one_voice, nothing]
+    assert cli(command, "--run", "split").exit_code == 0
+    assert cli(command, "--arch", "sm999").exit_code == 0
+
+
+def test_usage_errors_exit_2(sqlite_cli: Cli) -> None:
+    for arguments in (
+        ("export",),
+        ("nonsense",),
+        ("winners", "--format", "xml"),
+        ("ingest",),
+        ("ingest", "x", "--rank", "a"),
+    ):
+        assert sqlite_cli(*arguments).exit_code == 2, arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ingest", "missing.json"), "missing.json: cannot be read: No such file or directory"),
+        (("ingest", "none*.json"), "none*.json: no file matches"),
+        (("ingest", H200 / "rec.rank0.json", "--rank", "3"), "--rank 3, but the recording says 0"),
+        (("winners",), "there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"),
+        (("runs", "withdraw", "x"), "there is no registry here yet"),
+    ],
+)
+def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object, ...], message: str) -> None:
+    result = sqlite_cli(*arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("database: ")]
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ingest", H200, "--rank", "1"), "--rank names one recording, but there are 16 files and caches"),
+        (("ingest", H200, "--package", "fla"), "--package takes NAME=VERSION, found 'fla'"),
+        (("ingest", H200, "--package", "a=1", "--package", "a=2"), "--package names 'a' twice"),
+        (("ingest", H200 / "rec.rank0.json", "--rank", "-1"), "--rank: expected an integer from 0"),
+        (("ingest", H200, "--run", ""), "--run: an empty string"),
+        (("export", "--arch", "sm90", "--min-agreement", "2"), "--min-agreement is a share from 0 to 1, found 2.0"),
+        (("export", "--arch", "sm90", "--min-votes", "0"), "--min-votes is at least 1, found 0"),
+        (("winners", "--db", "mysql://h/d"), "mysql is not supported"),
+        (("winners", "--db", ""), "--db is empty"),
+        (("ingest", H200, "--db", ":memory:"), "a database in memory ends with this command"),
+        (("winners", "--db", "host=h password=SECRET"), "keyword=value is no database URL"),
+        (("winners", "--db", "sqlite:///x.db?mode=ro"), "takes no options after ?"),
+        (("winners", "--kernel", ""), "--kernel is empty"),
+        (("winners", "--kernel", "a\0"), "--kernel: a NUL character"),
+        (("winners", "--db", "sqlite://x.db"), "a relative file has three slashes"),
+    ],
+)
+def test_values_that_mean_nothing_are_wrong_usage(sqlite_cli: Cli, arguments: tuple[object, ...], message: str) -> None:
+    result = sqlite_cli(*arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+
+def test_a_query_that_matches_nothing_says_what_there_is(cli: Cli, tmp_path: Path) -> None:
+    cli("ingest", *write_ranks(tmp_path, [A]), "--run", "july", "--triton", "3.6.0")
+    for command in ("winners", "disagreements"):
+        said = cli(command, "--arch", "sm9").stderr
+        assert said.endswith("no vote matches. archs: sm90; triton: 3.6.0; runs: july\n")
+    assert "no vote on sm90 passes the filters" in cli("export", "--arch", "sm90", "--triton", "3.7").stderr
+    cli("runs", "withdraw", "july")
+    assert cli("winners").stderr.endswith("archs: none; triton: none; runs: none (withdrawn: 1)\n")
+
+
+def test_the_same_content_under_two_names_is_pointed_out(cli: Cli, tmp_path: Path) -> None:
+    paths = write_ranks(tmp_path, [A, B])
+    cli("ingest", *paths, "--run", "july")
+    said = cli("ingest", *paths, "--run", "typo").stderr
+    assert "note: 2 recordings hold the same votes or timings as run 'july'; both runs count" in said
+
+
+def test_every_bad_file_is_named(sqlite_cli: Cli, tmp_path: Path) -> None:
+    for rank, path in enumerate(write_ranks(tmp_path, [A] * 9)):
+        if rank:
+            path.write_text("{")
+    said = sqlite_cli("ingest", tmp_path).stderr
+    assert "rec.rank1.json: not JSON at line 1 column 2" in said
+    assert "(and 7 more: " in said
+    assert "rec.rank6.json, ...)" in said
+
+
+def test_debug_shows_the_traceback(sqlite_cli: Cli) -> None:
+    assert "Traceback" not in sqlite_cli("ingest", "missing.json").stderr
+    done = run_registry("--debug", "ingest", "missing.json")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert done.stderr.endswith("error: missing.json: cannot be read: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:SECRET@nohost.invalid/db",
+        "postgresql://u:SECRET@127.0.0.1:1/db",
+        "postgresql://u:SECRET@h:port/db",
+        "postgres://h/db?user=u&password=SECRET&port=x",
+        "mysql://u:SECRET@h/db",
+        "postgresql://u:SECRET@127.0.0.1:1/db?sslmode=SECRETX",
+    ],
+)
+def test_no_password_is_ever_printed(url: str) -> None:
+    for arguments in (("--db", url, "winners"), ("--debug", "--db", url, "ingest", H200), ("db", "path", "--db", url)):
+        done = run_registry(*arguments)
+        assert "SECRET@" not in done.stdout + done.stderr
+        assert "=SECRET&" not in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr or "--debug" in arguments
+
+
+def test_a_percent_sign_in_the_path(tmp_path: Path) -> None:
+    folder = tmp_path / "100%d%(x)s"
+    folder.mkdir()
+    for url in (folder / "r.db", f"sqlite:///{folder}/s.db"):
+        assert run_registry("--db", url, "db", "upgrade").returncode == 0
+        assert run_registry("--db", url, "ingest", H200, "--run", "x").returncode == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["r.db", "s.db"]
+
+
+def test_names_cannot_drive_the_terminal(sqlite_cli: Cli, tmp_path: Path) -> None:
+    evil = "k\x1b[31m\n\u202e"
+    write_recording(tmp_path / "rec.rank0.json", {"sm90": {evil: {"M=1": A}}})
+    write_recording(tmp_path / "rec.rank1.json", {"sm90": {evil: {"M=1": B}}})
+    sqlite_cli("ingest", tmp_path, "--run", "run\x1b[2J")
+    for command in ("winners", "disagreements", "runs", "status"):
+        result = sqlite_cli(command)
+        assert not set("\x1b\u202e") & set(result.stdout + result.stderr), command
+    assert "k\\x1b[31m\\n\\u202e" in sqlite_cli("winners").stdout
+    assert json.loads(sqlite_cli("winners", "--format", "json").stdout)[0]["kernel"] == evil
+
+
+def test_errors_are_as_inert_as_tables(sqlite_cli: Cli, tmp_path: Path) -> None:
+    evil = "arch\x1b[31m\n\u202e"
+    write_recording(tmp_path / "in" / "rec.rank0.json", {evil: {"k": {"M=1": A}}, "sm90": {"k": {"M=1": A}}})
+    sqlite_cli("ingest", tmp_path / "in", "--run", "x", "--triton", evil)
+    write_ranks(tmp_path / "more", [A])
+    sqlite_cli("ingest", tmp_path / "more", "--run", "y", "--triton", "3.6.0")
+    other, mine = tmp_path / "other.json", tmp_path / "mine.json"
+    assert sqlite_cli("export", "--arch", evil, "-o", other).exit_code == 0
+    assert sqlite_cli("export", "--arch", "sm90", "--run", "y", "-o", mine).exit_code == 0
+    for command in (
+        ("diff", mine, other),
+        ("export", "--arch", "sm90"),
+        ("export", "--arch", "sm100"),
+        ("merge", tmp_path / "in", "-o", "-"),
+        ("pin", "--arch", evil, "--kernel", "x", "--key", "*", "--config", "B=1", "--reason", "r"),
+    ):
+        for options in ((), ("--debug",)):
+            result = sqlite_cli(*options, *command)
+            assert result.exit_code == 1
+            assert "\\n\\u202e" in result.stderr
+            assert not set("\x1b\u202e") & set(result.stdout + result.stderr), command
+
+
+def test_csv_cells_are_not_formulas(sqlite_cli: Cli, tmp_path: Path) -> None:
+    write_ranks(tmp_path, [A, B], kernel="=cmd()")
+    sqlite_cli("ingest", tmp_path, "--run", "@run")
+    rows = list(csv.DictReader(io.StringIO(sqlite_cli("disagreements", "--format", "csv").stdout)))
+    assert [(row["kernel"], row["runs"], row["count"], row["ranks"]) for row in rows] == [
+        ("'=cmd()", "'@run", "1", "0"), ("'=cmd()", "'@run", "1", "1"),
+    ]  # fmt: skip
+
+
+def test_csv_survives_any_character(sqlite_cli: Cli, tmp_path: Path) -> None:
+    name = 'k\r\n",;x'
+    write_recording(tmp_path / "rec.rank0.json", {"sm90": {name: {"M=1": A}}})
+    sqlite_cli("ingest", tmp_path, "--run", "x")
+    text = sqlite_cli("winners", "--format", "csv").stdout_bytes.decode()
+    assert [row["kernel"] for row in csv.DictReader(io.StringIO(text, newline=""))] == [name]
+
+
+def test_names_that_would_drive_a_terminal_are_escaped_in_csv_and_exact_in_json(
+    sqlite_cli: Cli, tmp_path: Path
+) -> None:
+    name = "k\x1b[2J\u202e\x07\x9b"
+    write_recording(tmp_path / "rec.rank0.json", {"sm90": {name: {"M=1": A}}})
+    sqlite_cli("ingest", tmp_path, "--run", "x")
+    for words in (("winners",), ("ranks",), ("runs",), ("explain", "--arch", "sm90", "--kernel", name)):
+        for style in ("table", "csv"):
+            result = sqlite_cli(*words, "--format", style) if words[0] != "explain" else sqlite_cli(*words)
+            assert not set("\x1b\u202e\x07\x9b") & set(result.stdout + result.stderr)
+    (found,) = json.loads(sqlite_cli("winners", "--format", "json").stdout)
+    assert found["kernel"] == name
+    (row,) = csv.DictReader(io.StringIO(sqlite_cli("winners", "--format", "csv").stdout))
+    assert row["kernel"] == r"k\x1b[2J\u202e\x07\x9b"
+
+
+def test_long_integers_can_be_shown(sqlite_cli: Cli, tmp_path: Path) -> None:
+    digits = "9" * 5000
+    for rank, value in enumerate((digits, digits, "1")):
+        text = json.dumps({"sm90": {"k": {"M=1": A}}}).replace('"B": 16', f'"B": {value}')
+        write_recording(tmp_path / f"rec.rank{rank}.json", text)
+    sqlite_cli("ingest", tmp_path, "--run", "x")
+    for command in ("winners", "disagreements"):
+        assert "B=(an integer of 16,610 bits)" in sqlite_cli(command).stdout
+        for style in ("json", "csv"):
+            assert digits in sqlite_cli(command, "--format", style).stdout
+    too_long = json.dumps({"sm90": {"k": {"M=1": A}}}).replace('"B": 16', '"B": ' + "9" * 2_000_000)
+    write_recording(tmp_path / "rec.rank3.json", too_long)
+    assert "an integer of 2000000 digits; expected at most 100000" in sqlite_cli("ingest", tmp_path).stderr
+
+
+def test_links_and_globs_of_folders_lose_nothing(sqlite_cli: Cli, tmp_path: Path) -> None:
+    write_ranks(tmp_path / "real", [A])
+    (tmp_path / "top").mkdir()
+    write_recording(tmp_path / "top" / "rec.rank1.json", {"sm90": {"k": {"M=1": A}}})
+    (tmp_path / "top" / "sub").symlink_to("../real")
+    (tmp_path / "real" / "round").symlink_to("../top")
+    assert "ingested 2 recordings" in sqlite_cli("ingest", tmp_path / "top", "--run", "x").stderr
+    assert "ingested 0 recordings" in sqlite_cli("ingest", tmp_path / "rea*", "--run", "x").stderr
+
+
+def test_merge_and_report_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNING_REGISTRY_DB", f"sqlite:///{tmp_path}/never.db")
+    done = run_registry("merge", H200, "-o", tmp_path / "sm90.json", "--triton", "3.6.0", "--source", "x")
+    assert done.returncode == 0
+    table = json.loads((tmp_path / "sm90.json").read_text())
+    assert (table["triton"], table["source"], sum(map(len, table["kernels"].values()))) == ("3.6.0", "x", 45)
+    report = run_registry("report", H200)
+    assert report.returncode == 0
+    assert report.stderr == "12 of 45 entries disagree\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sm90.json"]
+
+
+def test_merge_of_several_archs_and_of_nameless_files(sqlite_cli: Cli, tmp_path: Path) -> None:
+    for name, arch in (("a", "sm90"), ("b", "sm90"), ("c", "sm103")):
+        write_recording(tmp_path / f"{name}.json", {arch: {"k": {"M=1": A}}})
+    result = sqlite_cli("merge", tmp_path, "-o", "-")
+    assert (result.exit_code, "hold votes on sm103, sm90; choose with --arch" in result.stderr) == (1, True)
+    result = sqlite_cli("merge", tmp_path, "--arch", "sm90", "-o", "-")
+    assert json.loads(result.stdout)["tuning_registry"]["weakest_agreement"] == [2, 2]
+
+
+def test_merge_depends_on_the_files_and_not_on_where_they_lie(sqlite_cli: Cli, tmp_path: Path) -> None:
+    for folder in ("here", "there"):
+        for node in ("n1", "n2"):  # two nodes that happen to hold the same content both count
+            write_recording(tmp_path / folder / node / "rec.rank0.json", {"sm90": {"k": {"M=1": A}}})
+    tables = {sqlite_cli("merge", tmp_path / folder, "-o", "-").stdout for folder in ("here", "there")}
+    assert len(tables) == 1
+    ours = json.loads(tables.pop())["tuning_registry"]
+    assert (ours["runs"], ours["weakest_agreement"]) == (["rec", "rec@2"], [2, 2])
+    assert sqlite_cli("report", tmp_path / "here", "--exit-code").exit_code == 0
+
+
+def test_what_an_ingest_says(sqlite_cli: Cli, tmp_path: Path) -> None:
+    write_ranks(tmp_path / "in", [A, B], arch="MI300X")
+    said = sqlite_cli("ingest", tmp_path / "in").stderr
+    assert "run: rec@" in said
+    assert "note: 'MI300X' is spelled like no known architecture" in said
+    assert sqlite_cli("ingest", tmp_path / "in", "--triton", "3.6.0").exit_code == 1
+    assert "2 superseded" in sqlite_cli("ingest", tmp_path / "in", "--triton", "3.6.0", "--replace").stderr
+    (tmp_path / "in" / "rec.rank1.json").write_text("{")
+    result = sqlite_cli("ingest", tmp_path / "in", "--keep-going")
+    assert result.exit_code == 1
+    assert "skipped: " in result.stderr
+    assert "1 already ingested, 1 skipped" in result.stderr
+
+
+def test_newest_run_comes_first_whatever_the_time_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = tmp_path / "r.db"
+    for run, zone in (("a", "America/Los_Angeles"), ("b", "Asia/Tokyo"), ("c", "America/Los_Angeles")):
+        monkeypatch.setenv("TZ", zone)
+        write_ranks(tmp_path / run, [A])
+        assert run_registry("--db", db, "ingest", tmp_path / run, "--run", run).returncode == 0
+    rows = json.loads(run_registry("--db", db, "runs", "--format", "json").stdout)
+    assert [row["run"] for row in rows] == ["c", "b", "a"]
+    assert all(row["ingested_at"].endswith("+00:00") for row in rows)
+
+
+def test_check_finds_what_is_wrong(cli: Cli, store: Any, tmp_path: Path) -> None:
+    import sqlalchemy as sa
+
+    assert "there is no registry here yet" in cli("db", "check").stderr
+    cli("ingest", *write_ranks(tmp_path, [A]), "--run", "x")
+    assert "no problem found" in cli("db", "check").stderr
+    with store.writing() as transaction:
+        transaction.connection.execute(sa.text("INSERT INTO votes VALUES (1, 1, 999)"))
+        transaction.connection.execute(sa.text("DROP VIEW counted_votes"))
+    result = cli("db", "check")
+    assert result.exit_code == 1
+    assert "problem: view counted_votes is missing" in result.stderr
+    assert "problem: 1 votes name a row of recordings that is not there" in result.stderr
+
+
+def test_rank_lists_stay_short(sqlite_cli: Cli, tmp_path: Path) -> None:
+    write_ranks(tmp_path, [A if rank % 2 else B for rank in range(100)])
+    sqlite_cli("ingest", tmp_path, "--run", "demo")
+    shown = sqlite_cli("disagreements").stdout
+    assert "(50 ranks) of demo" in shown
+    assert max(map(len, shown.splitlines())) < 140
+    assert rank_ranges(range(1, 100, 2)) in sqlite_cli("disagreements", "--format", "csv").stdout
+
+
+UNDECODABLE = "\udc80"  # what Python makes of a byte on the command line that is not UTF-8
+
+
+@pytest.mark.parametrize("option", ["--kernel", "--arch", "--run", "--source", "--triton", "--package"])
+def test_a_filter_that_no_database_can_hold_is_wrong_usage_and_is_named(sqlite_cli: Cli, option: str) -> None:
+    refused = sqlite_cli("winners", option, UNDECODABLE + "=1" * (option == "--package"))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"error: {option}: a lone surrogate" in refused.stderr
+
+
+def test_exports_of_an_architecture_that_cannot_be_asked_for(sqlite_cli: Cli) -> None:
+    sqlite_cli("ingest", H200, "--run", "july", "--triton", "3.6.0")
+    for arch, why in ((UNDECODABLE, "--arch: a lone surrogate"), ("", "--arch is empty")):
+        refused = sqlite_cli("exports", "--arch", arch)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert why in refused.stderr
+
+
+def test_an_unset_variable_is_no_run_and_no_folder(
+    sqlite_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ranks(tmp_path, [A, B])
+    monkeypatch.chdir(tmp_path)
+    for command in (["ingest", "", "--run", "x"], ["merge", "", "-o", "-"], ["report", ""]):
+        refused = sqlite_cli(*command)
+        assert (refused.exit_code, "a PATH is empty" in refused.stderr) == (2, True)
+    assert sqlite_cli("ingest", ".", "--run", "x").exit_code == 0
+    for command in (["disagreements"], ["winners"], ["ranks"], ["misses"], ["export", "--arch", "sm90"]):
+        refused = sqlite_cli(*command, "--run", "")
+        assert (refused.exit_code, "--run is empty" in refused.stderr) == (2, True)
+    assert sqlite_cli("winners", "--source", "").exit_code == 0  # of recordings that state none
+
+
+def test_a_file_whose_name_gives_no_run_is_named(sqlite_cli: Cli, tmp_path: Path) -> None:
+    file = write_recording(tmp_path / f"rec{UNDECODABLE}.rank0.json", {})
+    refused = sqlite_cli("ingest", file)
+    assert refused.exit_code == 1
+    assert r"rec\udc80.rank0.json: the run's name: a lone surrogate" in refused.stderr
+
+
+def test_max_regression_against_a_name_that_cannot_be_looked_at(sqlite_cli: Cli, tmp_path: Path) -> None:
+    write_ranks(tmp_path, [A, A])
+    sqlite_cli("ingest", tmp_path, "--run", "x")
+    refused = sqlite_cli("export", "--arch", "sm90", "--max-regression", 3, "-o", tmp_path / ("x" * 300))
+    assert refused.exit_code == 1
+    assert "xxx: cannot be written: File name too long" in refused.stderr
+
+
+def test_a_mistyped_kernel_is_told_its_neighbours(sqlite_cli: Cli) -> None:
+    sqlite_cli("ingest", H200, "--run", "demo")
+    for words in (("winners",), ("disagreements",), ("ranks",), ("misses",)):
+        result = sqlite_cli(*words, "--kernel", "l2norm_fwd_kernal")
+        assert "; similar kernels: fla.modules.norm.l2norm.l2norm_fwd_kernel" in result.stderr
+    assert "similar" not in sqlite_cli("winners", "--kernel", "nothing_of_the_kind").stderr
+    assert "similar" not in sqlite_cli("winners", "--kernel", "l2norm_fwd_kernel", "--triton", "9").stderr

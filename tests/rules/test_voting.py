@@ -1,0 +1,139 @@
+"""The vote rule: pure functions, and SQL that must agree with them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import H200, config, empty_database, version_1, write_ranks, write_recording
+from tuning_registry import count_votes, disagreement_report, disagreements, merge_records, merge_votes
+from tuning_registry.db.store import Store
+from tuning_registry.db.url import IN_MEMORY, parse_url
+from tuning_registry.errors import FileError, RecordingError
+from tuning_registry.model.canonical import config_text
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.export import export_table
+from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
+from tuning_registry.operations.reports import find_disagreements
+
+
+def test_the_real_recordings() -> None:
+    votes = count_votes(str(H200 / "rec.rank*.json"))
+    splits = disagreements(votes)
+    assert len(splits) == 12
+    assert merge_records(sorted(H200.glob("*.json"))) == merge_votes(votes)
+    bwd = [s for s in splits if s.kernel.endswith("_chunk_cumsum_bwd_kernel") and "chunk_size=128" in s.key]
+    assert [count for _, count in bwd[0].votes] == [4, 2, 1, 1]
+
+
+def test_report_text(tmp_path: Path) -> None:
+    paths = write_ranks(tmp_path, [config(B=16), config(B=8), config(B=8), config(B=16)])
+    assert disagreement_report(paths) == (
+        "1 of 1 entries disagree\n"
+        "sm90 k M=1 (tie)\n"
+        f"     2 x {config_text(config(B=16))}\n"
+        f"     2 x {config_text(config(B=8))}\n"
+    )
+
+
+def test_paths_are_files_and_patterns(tmp_path: Path) -> None:
+    write_ranks(tmp_path, [config()] * 3)
+    assert count_votes(tmp_path / "rec.rank0.json")["sm90"]["k"]["M=1"].total() == 1
+    assert count_votes([tmp_path / "rec.rank*.json"])["sm90"]["k"]["M=1"].total() == 3
+    odd = write_recording(tmp_path / "rec[1].rank0.json", {"sm90": {"k": {"M=1": config()}}})
+    assert count_votes(odd)["sm90"]["k"]["M=1"].total() == 1
+    with pytest.raises(FileError, match="no file matches"):
+        count_votes(tmp_path / "nothing*.json")
+    with pytest.raises(FileError, match="No such file"):
+        count_votes(tmp_path / "nothing.json")
+
+
+# Few names and configs, so that ties, splits and equal spellings are common.
+kernels = st.sampled_from(["k", "pkg.k", "_k"])
+keys = st.sampled_from(["M=1", "M=True", "M=1.0", "M=2", "*", "a|b", "B", "b"])
+blocks = st.sampled_from([8, 16, 64, 8.0, True, "8"])
+ranks = st.dictionaries(
+    st.sampled_from(["sm90", "gfx942"]),
+    st.dictionaries(kernels, st.dictionaries(keys, blocks.map(lambda block: config(B=block)), max_size=4), max_size=3),
+    max_size=2,
+)
+
+
+def one_spelling(recording: Any) -> Any:
+    """At most one spelling of a key in one recording, as Triton's own cache has it."""
+    twins = ("M=1", "M=True", "M=1.0")
+    for kernels_of in recording.values():
+        for entries in kernels_of.values():
+            for key in [key for key in twins if key in entries][1:]:
+                del entries[key]
+    return recording
+
+
+recordings = st.lists(ranks.map(one_spelling), min_size=1, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def stores(postgres_server: str, icu_server: str) -> Any:
+    with empty_database(postgres_server) as one, empty_database(icu_server) as two:
+        yield [Store(IN_MEMORY), Store(parse_url(one)), Store(parse_url(two))]
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(recordings, st.randoms(use_true_random=False))
+def test_sql_and_functions_elect_alike_whatever_the_order(
+    stores: list[Store], tmp_path_factory: pytest.TempPathFactory, chosen: list[Any], order: random.Random
+) -> None:
+    folder = tmp_path_factory.mktemp("votes")
+    paths = [write_recording(folder / f"rec.rank{rank}.json", votes) for rank, votes in enumerate(chosen)]
+    votes = count_votes(paths)
+    expected, splits = merge_votes(votes), disagreements(votes)
+    run = folder.name
+    tables: dict[str, set[bytes]] = {}
+    for store in stores:
+        order.shuffle(paths)
+        for start in range(0, len(paths), 3):
+            ingest(store, paths[start : start + 3], IngestOptions(run=run))
+        selection = Selection(runs=(run,))
+        found = [
+            (e.arch, e.kernel, e.key, tuple((c.config, c.count) for c in e.choices))
+            for e in find_disagreements(store, selection)[0]
+        ]
+        assert found == [(s.arch, s.kernel, s.key, s.votes) for s in splits]
+        for arch, table in expected.items():
+            if any(table.values()):
+                made = export_table(store, Selection(arch=arch, runs=(run,)))
+                assert made.payload["kernels"] == {kernel: entries for kernel, entries in table.items() if entries}
+                tables.setdefault(arch, set()).add(made.data)
+    assert all(len(data) == 1 for data in tables.values())
+
+
+def test_one_recording_cannot_vote_twice_on_one_key(tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "r.json", {"sm90": {"k": {"M=1": config(), "M=True": config()}}})
+    with pytest.raises(RecordingError, match="at sm90/k/M=True: Triton cannot tell this key from 'M=1'"):
+        count_votes(path)
+
+
+def test_what_was_counted_is_not_counted_again(tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "a.json", version_1({"sm90": {"k": {"M=1": config()}}}, triton="3.6.0"))
+    copy = write_recording(tmp_path / "b.json", path.read_bytes())
+    assert count_votes([path, tmp_path / "*.json", copy])["sm90"]["k"]["M=1"].total() == 1
+    other = write_recording(tmp_path / "c.json", version_1({"sm90": {"k": {"M=1": config(B=1)}}}, triton="3.6.0"))
+    with pytest.raises(RecordingError, match="rank 0 of run 'job-1' is also in"):
+        count_votes([path, other])
+    newer = version_1({"sm90": {"k": {"M=1": config()}}}, rank=1, triton="3.7.0")
+    with pytest.raises(RecordingError, match=r"Triton 3\.7\.0, but others are of 3\.6\.0"):
+        count_votes([path, write_recording(tmp_path / "d.json", newer)])
+
+
+def test_ties_compare_bytes_not_numbers() -> None:
+    texts = [config_text(config(B=block)) for block in (8, 16, 128)]
+    (split,) = disagreements({"sm90": {"k": {"M=1": Counter(texts)}}})
+    assert [json.loads(text)["kwargs"]["B"] for text, _ in split.votes] == [128, 16, 8]
+    assert split.is_tie

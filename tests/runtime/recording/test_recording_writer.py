@@ -1,0 +1,60 @@
+"""The writer is the inverse of the strict reader."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuning_registry.formats.recording_writer import recording_bytes
+from tuning_registry.formats.recordings import parse_recording
+from tuning_registry.model.canonical import config_text
+from tuning_registry.model.names import is_known_arch, normal_arch
+from tuning_registry.model.records import Header, Observation, Recording, TimedCandidates, Timing
+
+text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+name = text.filter(bool)
+arch = st.one_of(
+    st.sampled_from(["sm90", "sm103", "gfx942", "unknown"]),
+    name.filter(lambda a: normal_arch(a) == a and not is_known_arch(a)),
+)
+version = name.filter(lambda text: text != "none")
+distribution = st.sampled_from(["fla-core", "mamba-ssm", "torch"])
+value = st.one_of(st.integers(), st.booleans(), st.none(), text, st.floats(allow_nan=False, allow_infinity=False))
+config = st.fixed_dictionaries(
+    {"kwargs": st.dictionaries(text, value, max_size=3), "num_warps": st.integers(), "num_stages": st.integers()},
+    optional={"num_ctas": st.integers(), "maxnreg": st.none() | st.integers(), "ir_override": st.none() | text},
+).map(config_text)
+milliseconds = st.floats(0, 1e9)
+timing = st.one_of(
+    st.builds(Timing, config, milliseconds, milliseconds, milliseconds),
+    st.builds(Timing, config, st.none(), st.none(), st.none()),
+)
+
+
+def by_entry(values: Any) -> Any:
+    return st.dictionaries(
+        arch, st.dictionaries(name, st.dictionaries(text, values, max_size=2), max_size=2), max_size=2
+    )
+
+
+headers = st.builds(
+    Header, run=name, rank=st.integers(0, 7), world_size=st.none() | st.integers(8, 2**31 - 1), host=st.none() | text,
+    device_name=st.none() | text, device_arch=st.none() | text, multiprocessor_count=st.none() | st.integers(0, 999),
+    triton=st.none() | version, packages=st.dictionaries(distribution, version, max_size=2), modules=st.dictionaries(text, text, max_size=2),
+    source=st.none() | text,
+)  # fmt: skip
+
+
+@given(headers, by_entry(config), by_entry(st.builds(Observation, st.none() | config, text)),
+       by_entry(st.lists(timing, max_size=3, unique_by=lambda t: t.config).map(TimedCandidates.from_timings)), by_entry(text))  # fmt: skip
+def test_what_is_written_is_read_back(header: Any, votes: Any, observations: Any, timings: Any, sets: Any) -> None:
+    for seen, kernels in observations.items():
+        for kernel, keys in kernels.items():
+            for key in keys.keys() & votes.get(seen, {}).get(kernel, {}).keys():
+                del votes[seen][kernel][key]
+    recording = Recording("file", header, votes, observations, timings, sets)
+    data = recording_bytes(recording)
+    assert parse_recording(data, "file") == recording
+    assert data.endswith(b"}\n")
+    assert json.dumps(json.loads(data)) + "\n" == data.decode("ascii")

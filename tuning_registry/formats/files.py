@@ -1,0 +1,229 @@
+"""Whole files in and out: strict JSON in, atomic replacement out."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tuning_registry.errors import FileError, FormatError, RecordingError
+from tuning_registry.model.canonical import parse_integer
+
+_BOM = b"\xef\xbb\xbf"
+# Recordings are a few megabytes. Reading JSON takes many times its size in memory, so a file beyond this, which
+# is no recording, must not take the machine down.
+MAX_FILE_BYTES: Final = 256 << 20
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a regular file, without a UTF-8 byte order mark.
+
+    Raises:
+        FileError: Missing, unreadable, not a regular file (a FIFO would hang, a device never end), or larger
+            than `MAX_FILE_BYTES`.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):  # asked before `open`, which refuses a folder in its own words
+                raise FileError(f"{path}: not a regular file")
+            if status.st_size > MAX_FILE_BYTES:
+                raise FileError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the most that is read")
+            with open(handle, "rb", closefd=False) as file:
+                return file.read().removeprefix(_BOM)
+        finally:
+            os.close(handle)
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise FileError(f"{path}: cannot be read: {_reason(error)}") from error
+
+
+def expand_glob(path: Path) -> list[Path]:
+    """The files that a glob pattern matches, sorted; a path that exists, or is no pattern, stands for itself.
+
+    Raises:
+        FileError: A pattern that matches nothing.
+    """
+    if os.path.lexists(path) or not glob.has_magic(str(path)):
+        return [path]
+    matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207  # absolute, too
+    if not matches:
+        raise FileError(f"{path}: no file matches")
+    return matches
+
+
+def find_below(folder: Path, suffix: str) -> list[Path]:
+    """What bears the suffix in a folder and below, sorted; hidden files and folders are left out, links followed.
+
+    Links to nothing and special files are listed: reading them says what is wrong, leaving them out would
+    lose a rank without a word.
+
+    Raises:
+        FileError: A folder cannot be listed.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise FileError(f"{error.filename}: cannot be read: {_reason(error)}") from error
+
+    found: list[Path] = []
+    visited = {os.path.realpath(folder)}  # links may lead round in a circle
+    for parent, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        shown = [name for name in folders if not name.startswith(".")]
+        places = {name: os.path.realpath(Path(parent, name)) for name in shown}
+        folders[:] = [name for name in shown if places[name] not in visited]
+        visited.update(places.values())
+        found += [Path(parent, name) for name in files if name.endswith(suffix) and not name.startswith(".")]
+    return sorted(found)
+
+
+def parse_json(data: bytes, file: str) -> Any:
+    """The value of a JSON document, read strictly.
+
+    Integers keep their exact value; `NaN` and `Infinity` come back as floats, for the caller to judge.
+
+    Args:
+        data: The bytes of the file.
+        file: Its name, for the message.
+
+    Raises:
+        RecordingError: Not UTF-8, empty, cut off, not JSON, an object key twice, or nested too deep.
+    """
+    if not data.strip():
+        raise RecordingError(file, "the file is empty; expected a JSON object")
+    if data[:2] in {b"\xff\xfe", b"\xfe\xff"} or b"\0" in data[:2]:
+        raise RecordingError(file, "the file is UTF-16 or UTF-32; expected UTF-8")
+    repeated: list[_Repeated] = []
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        built = dict(pairs)
+        if len(built) != len(pairs):
+            seen: set[str] = set()
+            name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            built = _Repeated(built)
+            built.name = name
+            repeated.append(built)
+        return built
+
+    try:
+        document = json.loads(data.decode(), object_pairs_hook=build, parse_int=parse_integer)
+    except FormatError as error:
+        raise RecordingError(file, error.what) from error
+    except UnicodeDecodeError as error:
+        raise RecordingError(file, f"byte {error.start} is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        cut = error.pos >= len(data.rstrip()) or error.msg.startswith("Unterminated string")
+        hint = "; the file seems to be cut off" if cut else ""
+        raise RecordingError(file, f"not JSON at {place}: {error.msg}{hint}") from error
+    except RecursionError as error:
+        raise RecordingError(file, "nested too deep to be read") from error
+    if repeated:
+        path = next(path for path, value in _walk(document) if isinstance(value, _Repeated))
+        name = repeated[-1].name if not path else _value_at(document, path).name
+        raise RecordingError(file, "the same object key twice; expected each once", (*path, name))
+    return document
+
+
+class _Repeated(dict[str, Any]):
+    """An object that had the key `name` twice."""
+
+    name = ""
+
+
+def _walk(document: object) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every value with its path, outermost first, without recursion."""
+    todo: list[tuple[tuple[str, ...], object]] = [((), document)]
+    while todo:
+        path, value = todo.pop()
+        yield path, value
+        if isinstance(value, dict):
+            todo.extend(((*path, name), item) for name, item in value.items())
+        elif isinstance(value, list):
+            todo.extend(((*path, str(index)), item) for index, item in enumerate(value))
+
+
+def _value_at(document: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        document = document[int(step)] if isinstance(document, list) else document[step]
+    return document
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace the file `path` by `data`, whole or not at all.
+
+    A symlink stays one and its target is replaced; an existing file keeps its mode, a new one gets the
+    umask's. A device or FIFO (`/dev/stdout`) is written to, never replaced.
+
+    Raises:
+        FileError: It cannot be written; the old file is as it was and no temporary file is left.
+    """
+    temporary: Path | None = None
+    try:
+        # Asked of the path itself: what /dev/fd/63 (a shell's `>(...)`) leads to has no name of its own.
+        old = _status(path)
+        if old and stat.S_ISDIR(old.st_mode):
+            raise FileError(f"{path}: is a directory; expected a file name")
+        if old and not stat.S_ISREG(old.st_mode):
+            path.write_bytes(data)
+            return
+        target = Path(os.path.realpath(path))
+        temporary = target.with_name(f".{target.name[:100]}.{os.urandom(6).hex()}.tmp")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            if old:
+                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        temporary = None
+        sync_folder(target.parent)
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {_reason(error)}") from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Status of what the path leads to; None when there is nothing."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a new name in a folder durable; a file system that cannot sync a folder still has the file."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def kind_of(document: Mapping[str, Any]) -> str | None:
+    """What a JSON object that is no recording seems to be; None where nothing tells."""
+    if document.keys() & {"kernels", "packages", "arch"}:  # names of no architecture
+        return "an exported per-arch table"
+    if any(isinstance(value, dict) and type(value.get("BLOCK_SIZE_M")) is int for value in document.values()):
+        return "a fused-MoE config file of vLLM or SGLang"
+    if "configs_timings" in document:
+        return "Triton's autotune cache file"
+    if "triton_version" in document or "child_paths" in document:
+        return "Triton's compile metadata"
+    return None

@@ -1,0 +1,92 @@
+"""Finding the table for an architecture on the search path. Standard library only, never raises."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tuning_registry.errors import RegistryError
+from tuning_registry.formats.table import EXTRA, TunedTable, read_table
+from tuning_registry.locations import TABLE_PATH_VARIABLE, user_table_folder
+from tuning_registry.log import warn
+from tuning_registry.model.names import is_known_arch, normal_arch
+
+PACKAGED_TABLES = Path(__file__).parent / "tables"
+
+
+def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = ()) -> TunedTable:
+    """The first table for `arch` on the search path; an empty (false) table when there is none.
+
+    The path: the folders or files given, then the folders in `TUNING_REGISTRY_TABLE_PATH` (separated by
+    `os.pathsep`), then the user's table folder, then the tables shipped with the package. A file that
+    cannot be read, is no table, or is for another architecture than its name says is logged as a warning
+    and skipped. A table made with another Triton than the one installed here is used, with a warning:
+    every entry is still matched to a live candidate before it is launched.
+
+    Ranks that read different files would pin different configs: compare `digest` across ranks. The file that
+    was used stands in `provenance["file"]`.
+
+    Args:
+        arch: `sm90`, `gfx942` or another accepted spelling.
+        table_path: A folder, a table file, or a sequence of them.
+    """
+    wanted = normal_arch(arch)
+    if "\0" in wanted or not wanted.isprintable():
+        warn("'%s' is no architecture", arch)
+        return TunedTable("unknown", {})
+    if not is_known_arch(wanted):
+        warn("'%s' is spelled like no known architecture (sm90, gfx942, ...)", arch)
+    for file in _candidates(wanted, table_path):
+        try:
+            table = read_table(file)
+        except RegistryError as error:
+            warn("table skipped: %s", error)
+            continue
+        if table.arch != wanted:
+            warn("table skipped: %s is for %s, not %s", file, table.arch, wanted)
+            continue
+        stated = table.provenance.get(EXTRA, {}).get("digest", table.digest)
+        if stated != table.digest:
+            warn("%s was edited: its entries are not those its digest was made of", file)
+        table.provenance["file"] = str(file)
+        _warn_of_other_triton(table, file)
+        return table
+    return TunedTable(wanted, {})
+
+
+def installed_triton() -> str:
+    """Version of the Triton in this environment, without importing it; empty when there is none."""
+    loaded = getattr(sys.modules.get("triton"), "__version__", None)
+    if isinstance(loaded, str):
+        return loaded
+    import importlib.metadata  # noqa: PLC0415  # costs more to import than the rest of the package together
+
+    for name in ("triton", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu"):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ""
+
+
+def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
+    folders = [given] if isinstance(given, str | os.PathLike) else list(given)
+    for stated in map(Path, folders):
+        if not os.path.exists(stated):  # noqa: PTH110  # unlike Path.exists, false for any path it cannot look at
+            warn("table path %s does not exist", stated)
+        elif os.path.isdir(stated) and not os.path.lexists(stated / f"{arch}.json"):  # noqa: PTH112
+            warn("%s holds no %s.json; looking further", stated, arch)
+    folders += [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
+    folders += [folder for folder in (user_table_folder(), PACKAGED_TABLES) if folder is not None]
+    for folder in map(Path, folders):
+        file = folder / f"{arch}.json" if not os.path.isfile(folder) else folder  # noqa: PTH113
+        if os.path.lexists(file):
+            yield file
+
+
+def _warn_of_other_triton(table: TunedTable, file: Path) -> None:
+    made, here = table.provenance.get("triton", ""), installed_triton()
+    if made and here and made.partition("+")[0] != here.partition("+")[0]:
+        warn("%s was recorded with Triton %s; this is %s", file, made, here)

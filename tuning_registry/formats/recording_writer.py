@@ -1,0 +1,111 @@
+"""A recording as the version 1 document that `recordings` reads, put together from one text an entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from tuning_registry.formats.recordings import FORMAT, VERSION
+from tuning_registry.model.canonical import dump_json
+from tuning_registry.model.records import Header, Observation, Recording, TimedCandidates
+
+SECTIONS: Final = ("votes", "observations", "timings", "candidate_sets")
+_CHUNK_BYTES: Final = 1 << 18
+
+# By section, architecture, kernel and key: the JSON text of the entry's value. A vote's is its config's text.
+Texts = Mapping[str, Mapping[str, Mapping[str, Mapping[str, bytes]]]]
+
+
+def recording_bytes(recording: Recording) -> bytes:
+    """The file content of a recording: ASCII JSON on one line; `recordings.parse_recording` gives it back.
+
+    Fields of the header that are None or empty, and empty sections other than `votes`, are left out.
+    """
+    write: dict[str, Callable[[Any], bytes]] = {
+        "votes": str.encode, "observations": observation_text, "timings": timings_text, "candidate_sets": set_text,
+    }  # fmt: skip
+    texts = {
+        section: {
+            arch: {
+                kernel: {key: write[section](value) for key, value in keys.items()} for kernel, keys in kernels.items()
+            }
+            for arch, kernels in getattr(recording, section).items()
+        }
+        for section in SECTIONS
+    }
+    return b"".join(recording_chunks(recording.header, texts))
+
+
+def recording_chunks(header: Header, texts: Texts) -> Iterator[bytes]:
+    """The same content in pieces of some 256 KB: texts are only joined, and never for long at a time."""
+    pieces: list[bytes] = []
+    size = 0
+    for piece in _pieces(header, texts):
+        pieces.append(piece)
+        size += len(piece)
+        if size > _CHUNK_BYTES:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    yield b"".join(pieces)
+
+
+def observation_text(observation: Observation) -> bytes:
+    """The JSON text of an observation."""
+    return f'{{"config": {observation.config or "null"}, "reason": {json.dumps(observation.reason)}}}'.encode("ascii")
+
+
+def timings_text(timed: TimedCandidates) -> bytes:
+    """The JSON text of an entry's timings; times are finite numbers."""
+    rows = (
+        f"[{config}, {'[null, null, null]' if times is None else repr(list(times))}]"
+        for config, times in zip(timed.configs, timed.times_ms, strict=True)
+    )
+    return f"[{', '.join(rows)}]".encode("ascii")
+
+
+def set_text(fingerprint: str) -> bytes:
+    """The JSON text of a candidate set's fingerprint."""
+    return json.dumps(fingerprint).encode("ascii")
+
+
+def _pieces(header: Header, texts: Texts) -> Iterator[bytes]:
+    yield dump_json(_header_fields(header), sort_keys=False)[:-1].encode("ascii")
+    for section in SECTIONS:
+        if section == "votes" or texts.get(section):
+            yield f', "{section}": '.encode()
+            yield from _object((arch, _object((kernel, _object((key, (text,)) for key, text in _items(keys)))
+                                              for kernel, keys in _items(kernels)))
+                               for arch, kernels in _items(texts.get(section, {})))  # fmt: skip
+    yield b"}\n"
+
+
+def _items(mapping: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(mapping.items(), key=lambda item: item[0])
+
+
+def _object(members: Iterable[tuple[str, Iterable[bytes]]]) -> Iterator[bytes]:
+    opening = "{"
+    for name, value in members:
+        yield f"{opening}{json.dumps(name)}: ".encode("ascii")
+        yield from value
+        opening = ", "
+    yield b"}" if opening == ", " else b"{}"
+
+
+def _header_fields(header: Header) -> dict[str, Any]:
+    document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    for name in ("run", "rank", "world_size", "host", "triton", "source"):
+        if getattr(header, name) is not None:
+            document[name] = getattr(header, name)
+    for name in ("packages", "modules"):
+        if getattr(header, name):
+            document[name] = dict(getattr(header, name))
+    device = {
+        "name": header.device_name,
+        "arch": header.device_arch,
+        "multiprocessor_count": header.multiprocessor_count,
+    }
+    if any(value is not None for value in device.values()):
+        document["device"] = {name: value for name, value in device.items() if value is not None}
+    return document

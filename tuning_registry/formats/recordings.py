@@ -1,0 +1,184 @@
+"""Per-rank recording files, read strictly: the seed's form and our version 1."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tuning_registry.errors import FormatError, RecordingError
+from tuning_registry.formats.files import kind_of, parse_json, read_bytes
+from tuning_registry.formats.sections import read_entries
+from tuning_registry.model.canonical import check_text, config_text, describe
+from tuning_registry.model.names import lookup_key
+from tuning_registry.model.records import Header, Observation, Recording, TimedCandidates, Timing
+
+FORMAT = "tuning-registry recording"
+VERSION = 1
+_RANK_NAME = re.compile(r"(?P<prefix>.*)\.rank(?P<rank>[0-9]{1,9})\.json")
+_DEVICE_FIELDS = {"name": "device_name", "arch": "device_arch", "multiprocessor_count": "multiprocessor_count"}
+_HEADER_FIELDS = ("run", "rank", "world_size", "host", "triton", "packages", "modules", "source")
+_SECTIONS = ("votes", "observations", "timings", "candidate_sets")
+
+T = TypeVar("T")
+
+
+def read_recording(path: Path) -> Recording:
+    """The recording in a file.
+
+    Raises:
+        FileError: The file cannot be read.
+        RecordingError: It is no recording; says the place, what was found and what was expected.
+    """
+    return parse_recording(read_bytes(path), str(path))
+
+
+def parse_recording(data: bytes, file: str) -> Recording:
+    """The recording in the bytes of a file; `file` names it in messages.
+
+    Raises:
+        RecordingError: As for `read_recording`.
+    """
+    document = parse_json(data, file)
+    try:
+        if not isinstance(document, dict):
+            raise FormatError(f"expected a recording (a JSON object), found {describe(document)}")
+        if "format" in document:
+            return _from_version_1(document, file)
+        other = kind_of(document)
+        if other:
+            raise FormatError(f"this is {other}, not a recording {{arch: {{kernel: {{key: config}}}}}}")
+        if _holds_timings(document):
+            return _from_timings(document, file)
+        return Recording(file, Header(), read_entries(document, _config))
+    except RecordingError:
+        raise
+    except FormatError as fault:
+        raise RecordingError(file, fault.what, fault.path) from fault
+
+
+def rank_in_name(file_name: str) -> tuple[str, int | None]:
+    """Prefix and rank of `<prefix>.rank<N>.json`; the stem and None for another name."""
+    match = _RANK_NAME.fullmatch(file_name)
+    return (match["prefix"], int(match["rank"])) if match else (file_name.removesuffix(".json"), None)
+
+
+def _holds_timings(document: Mapping[str, Any]) -> bool:
+    """Whether the first entry of a seed document is an array of candidates rather than a config."""
+    kernels = [entries for entries in document.values() if isinstance(entries, dict)]
+    entries = [keys for names in kernels for keys in names.values() if isinstance(keys, dict)]
+    return isinstance(next((value for keys in entries for value in keys.values()), None), list)
+
+
+def _from_timings(document: Mapping[str, Any], file: str) -> Recording:
+    """A file of candidates' timings, `{arch: {kernel: {key: [[config, [median, p20, p80]], ...]}}}`: it never votes."""
+    return Recording(file, Header(), {}, timings=read_entries(document, read_timings))
+
+
+def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
+    if document["format"] != FORMAT:
+        raise FormatError(f"expected {FORMAT!r}, found {describe(document['format'])}", ("format",))
+    version = document.get("version")
+    if type(version) is not int or version != VERSION:
+        newer = "; a newer tuning-registry may read it" if type(version) is int and version > VERSION else ""
+        raise FormatError(f"expected recording version {VERSION}, found {describe(version)}{newer}", ("version",))
+    unknown = document.keys() - {"format", "version", "device", *_HEADER_FIELDS, *_SECTIONS}
+    if unknown:
+        raise FormatError("unknown field of a version 1 recording", (min(unknown),))
+    fields = {name: document[name] for name in _HEADER_FIELDS if document.get(name) is not None}
+    device = document["device"] if document.get("device") is not None else {}
+    if not isinstance(device, dict) or device.keys() - _DEVICE_FIELDS.keys():
+        raise FormatError(f"expected an object with {', '.join(_DEVICE_FIELDS)}", ("device",))
+    fields |= {_DEVICE_FIELDS[name]: value for name, value in device.items()}
+    for name in ("run", "rank", "votes"):
+        if document.get(name) is None:
+            raise FormatError(f"required field {name!r} is missing", (name,))
+
+    def section(name: str, read: Callable[[Any], T]) -> dict[str, dict[str, dict[str, T]]]:
+        try:
+            return read_entries(document.get(name, {}), read)
+        except FormatError as fault:
+            raise fault.under(name) from fault
+
+    recording = Recording(
+        file,
+        Header(**fields),
+        section("votes", _config),
+        section("observations", _observation),
+        section("timings", read_timings),
+        section("candidate_sets", check_text),
+    )
+    check_kinds(recording)
+    return recording
+
+
+def check_kinds(recording: Recording) -> None:
+    """Refuse an entry with a vote and an observation.
+
+    Raises:
+        FormatError: Names the entry.
+    """
+    both = [
+        (arch, kernel, key)
+        for arch, kernels in recording.observations.items()
+        for kernel, keys in kernels.items()
+        for key in keys
+        if lookup_key(key) in map(lookup_key, recording.votes.get(arch, {}).get(kernel, {}))
+    ]
+    if both:
+        raise FormatError("an observation is no vote, yet this entry has both", ("observations", *both[0]))
+
+
+def _config(value: Any) -> str:
+    if isinstance(value, list):
+        raise FormatError("expected a config, found an array; votes and candidates' timings go in files of their own")
+    return config_text(value)
+
+
+def _observation(value: Any) -> Observation:
+    if not isinstance(value, dict) or value.keys() != {"config", "reason"}:
+        raise FormatError(f"expected an object with config and reason, found {describe(value)}")
+    config = value["config"]
+    return Observation(None if config is None else config_text(config), check_text(value["reason"], ("reason",)))
+
+
+def read_timings(value: Any) -> TimedCandidates:
+    """The timings of an entry's candidates, `[[config, [median, p20, p80]], ...]` in ms.
+
+    Raises:
+        FormatError: With the path to what is wrong.
+    """
+    if not isinstance(value, list):
+        raise FormatError(f"expected an array of [config, [median, p20, p80]], found {describe(value)}")
+    timings = []
+    for index, pair in enumerate(value):
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise FormatError(f"expected [config, [median, p20, p80]], found {describe(pair)}", (str(index),))
+        try:
+            timings.append(Timing(config_text(pair[0]), *_milliseconds(pair[1])))
+        except FormatError as fault:
+            raise fault.under(str(index)) from fault
+    return TimedCandidates.from_timings(timings)
+
+
+def _milliseconds(value: object) -> tuple[float | None, float | None, float | None]:
+    """Median, 20th and 80th percentile in ms; null, and Triton's Infinity, mean that the candidate failed."""
+    three: list[Any] = value if isinstance(value, list) else [value] * 3
+    if len(three) != 3:
+        raise FormatError(f"expected [median, p20, p80] in ms, found {len(three)} numbers")
+    if any(number is None for number in three):
+        return None, None, None
+    for number in three:
+        if type(number) not in (int, float):
+            raise FormatError(f"expected milliseconds, or null for a failed candidate, found {describe(number)}")
+    try:
+        median, p20, p80 = (float(number) for number in three)
+    except OverflowError:
+        raise FormatError("expected milliseconds, found an integer beyond every clock") from None
+    if not all(number >= 0 for number in (median, p20, p80)):  # nor is NaN
+        raise FormatError(f"expected milliseconds, found {median}, {p20}, {p80}")
+    if any(map(math.isinf, (median, p20, p80))):
+        return None, None, None
+    return median, p20, p80

@@ -1,0 +1,59 @@
+"""What stands in files by architecture, kernel and shape key, every name checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tuning_registry.errors import FormatError
+from tuning_registry.model.canonical import check_text, describe
+from tuning_registry.model.names import normal_arch, top_module
+
+MAX_NAME_BYTES = 1000
+
+T = TypeVar("T")
+
+
+def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[str, dict[str, T]]]:
+    """`{arch: {kernel: {key: value}}}` with every name checked and every value passed through `read`.
+
+    Architectures are brought to their normal form; two spellings of one may stand side by side as long
+    as they do not hold the same entry.
+
+    Raises:
+        FormatError: With the path to what is wrong.
+    """
+    result: dict[str, dict[str, dict[str, T]]] = {}
+    for arch, kernels in _object(document, (), "an object of architectures").items():
+        table = result.setdefault(normal_arch(_check_length(_name(arch, (arch,)), (arch,))), {})
+        for kernel, entries in _object(kernels, (arch,), "an object of kernels").items():
+            _check_length(top_module(_name(kernel, (arch, kernel))), (arch, kernel))
+            known = table.setdefault(kernel, {})
+            for key, value in _object(entries, (arch, kernel), "an object of shape keys").items():
+                check_text(key, (arch, kernel, key))
+                if key in known:
+                    raise FormatError("the same entry under two spellings of one architecture", (arch, kernel, key))
+                try:
+                    known[key] = read(value)
+                except FormatError as fault:
+                    raise fault.under(arch, kernel, key) from fault
+    return result
+
+
+def _object(value: object, path: tuple[str, ...], expected: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FormatError(f"expected {expected}, found {describe(value)}", path)
+    return value
+
+
+def _name(text: str, path: tuple[str, ...]) -> str:
+    if not text:
+        raise FormatError("an empty name", path)
+    return check_text(text, path)
+
+
+def _check_length(text: str, path: tuple[str, ...]) -> str:
+    """Refuse an architecture or top-level module that Postgres cannot index (2,704 bytes a row)."""
+    if len(text) > MAX_NAME_BYTES // 4 and len(text.encode()) > MAX_NAME_BYTES:
+        raise FormatError(f"a name of {len(text.encode())} bytes; expected at most {MAX_NAME_BYTES}", path)
+    return text

@@ -1,0 +1,1 @@
+"""What things are: configs, names, records and the filters over them. Standard library only."""

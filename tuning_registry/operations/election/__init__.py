@@ -1,0 +1,1 @@
+"""From votes, overrides and timings to the config of each entry."""

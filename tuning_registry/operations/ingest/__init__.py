@@ -1,0 +1,1 @@
+"""Bringing recordings into a database."""

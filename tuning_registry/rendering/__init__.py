@@ -1,0 +1,1 @@
+"""Values as text: tables, JSON, CSV. Returns strings and prints nothing."""

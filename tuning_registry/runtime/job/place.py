@@ -1,0 +1,254 @@
+"""What this process is in its job, as launcher and process group state it: rank, world size, host, run name."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import sys
+import time
+import weakref
+from collections.abc import Mapping
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tuning_registry.errors import PolicyError
+from tuning_registry.model.canonical import text_digest
+from tuning_registry.runtime.guard import guarded
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+RUN_VARIABLE: Final = "TUNING_REGISTRY_RUN"
+_STORE_KEY: Final = "tuning_registry/run"
+_LONGEST_RUN_BYTES: Final = 1000  # what `ingest` takes (docs/decisions.md, Limits)
+# Rank and world size as launchers state them, the one closest to the process first: torchrun runs under MPI or
+# Slurm, and mpirun inside a batch step of Slurm, whose variables then say rank 0 to every process.
+_LAUNCHERS: Final = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "PMIX_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+
+
+class Place(NamedTuple):
+    """A process's place in its job.
+
+    Attributes:
+        rank: From 0.
+        world_size: None where nothing states it.
+        certain: Whether the process group or a launcher states them; otherwise they are guessed as 0 and 1.
+    """
+
+    rank: int
+    world_size: int | None
+    certain: bool = True
+
+
+class _Memory:
+    """What this process has seen of its place; a forked child begins anew.
+
+    Attributes:
+        process: Whose memory this is.
+        seen: Every place that was found so far.
+        group: The place in the process group, once there was one.
+        handle: That group; weakly, since a group that lives on would keep its port.
+        parents_places: The places of the parent before it forked: not the child's. Empty if it is none.
+        parents_group: The group it had then, or had itself from its parent.
+    """
+
+    def __init__(self, parent: _Memory | None = None) -> None:
+        self.process = os.getpid()
+        self.seen: set[Place] = set()
+        self.group: Place | None = None
+        self.handle: weakref.ref[Any] | None = None
+        self.parents_places: frozenset[Place] = frozenset()
+        self.parents_group: weakref.ref[Any] | None = None
+        if parent is not None:
+            self.parents_places = parent.parents_places | parent.seen
+            self.parents_group = parent.handle or parent.parents_group
+
+
+_memory = _Memory()
+
+
+def current_place(environ: Mapping[str, str] | None = None) -> Place:
+    """Rank and world size: of the process group that is or was there, else of the launcher, else 0 of 1, guessed.
+
+    What a process group said once is remembered, since scripts destroy it before they end. In a forked child
+    the group and the launcher's variables of its parent say nothing; in a child of `multiprocessing` only
+    `RANK` may be its own.
+
+    Args:
+        environ: Defaults to the environment of the process.
+    """
+    memory = _own_memory()
+    distributed = guarded("asking the process group", process_group)
+    found = None if distributed is None else guarded("asking the process group", _place_in_group, distributed)
+    if found is not None and distributed is not None:
+        memory.group, memory.handle = found, _reference(_world(distributed))
+    place = memory.group or _launched_place(os.environ if environ is None else environ)
+    if environ is None:
+        memory.seen.add(place)
+    if place.certain and place in memory.parents_places and memory.group is None:
+        return Place(0, None, certain=False)
+    return place
+
+
+def process_group() -> ModuleType | None:
+    """`torch.distributed` if the job has imported and initialised it; it is never imported from here.
+
+    A group that a forked child has from its parent is not the child's: None.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    inherited = _own_memory().parents_group
+    if inherited is not None and inherited() is _world(distributed) is not None:
+        return None
+    return distributed
+
+
+def is_forked() -> bool:
+    """Whether the process is a child by `fork` of one that had asked for its place."""
+    return bool(_own_memory().parents_places)
+
+
+def host_name() -> str:
+    """The host's name without its domain, as it may stand in a file name."""
+    return file_name_part(socket.gethostname().partition(".")[0]) or "host"
+
+
+def file_name_part(text: str) -> str:
+    """`text` with everything but letters, digits, `_` and `-` replaced by `-`: safe inside any file name."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text)[:80].strip("-")
+
+
+def stated_run(policy_run: str | None, environ: Mapping[str, str] | None = None) -> str | None:
+    """The run's name if the policy, the environment or the launcher states one, as a recording can hold it.
+
+    The first of: the policy's `run`, `TUNING_REGISTRY_RUN`, the Slurm job id, torchrun's run id unless it is
+    `none` (its default). A restart count above 0 is appended: a restarted job votes anew.
+    """
+    variables = os.environ if environ is None else environ
+    if policy_run or variables.get(RUN_VARIABLE, "").strip():
+        return _storable(policy_run or variables[RUN_VARIABLE].strip())
+    for id_name, restart_name in (
+        ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
+        ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+    ):
+        job = variables.get(id_name, "").strip()
+        if job and job != "none":
+            restarts = _count(variables.get(restart_name)) or 0
+            return _storable(f"{job}.{restarts}" if restarts else job)
+    return None
+
+
+def new_run() -> str:
+    """A fresh run name, unique over hosts: UTC date and time with 32 random bits."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-" + secrets.token_hex(4)
+
+
+def resolve_run(policy_run: str | None) -> str:
+    """The name of this run, the same on every rank; a process that nothing gives a rank makes its own.
+
+    Where nothing states it, ranks agree over a key-value store: the process group's, or the one that
+    torchrun's agent serves. The first rank to come sets the name and nobody waits for another, so this
+    cannot hang on a rank that never calls it, and no device is touched.
+
+    Raises:
+        PolicyError: Many processes, and neither a name nor a store to agree on one.
+    """
+    stated = stated_run(policy_run)
+    if stated is not None:
+        return stated
+    place = current_place()
+    if place.world_size == 1 or not place.certain:
+        return new_run()
+    agreed = agree_on_run()
+    if agreed:
+        return agreed
+    raise PolicyError(
+        f"this is rank {place.rank} of {place.world_size or 'several'} and nothing names the run; set {RUN_VARIABLE} "
+        "to the same text on every rank, or call install after torch.distributed.init_process_group"
+    )
+
+
+def agree_on_run() -> str | None:
+    """The name that the ranks have set in the store they share; None where there is none, or it fails."""
+    store = guarded("reaching the store of the job", _job_store)
+    if store is None:
+        return None
+    agreed = guarded("agreeing on a run name", store.compare_set, _STORE_KEY, "", new_run())
+    return agreed.decode() if isinstance(agreed, bytes) else str(agreed or "") or None
+
+
+def _own_memory() -> _Memory:
+    global _memory  # noqa: PLW0603 - one a process
+    if _memory.process != os.getpid():
+        _memory = _Memory(_memory)
+    return _memory
+
+
+def _place_in_group(distributed: Any) -> Place:
+    return Place(int(distributed.get_rank()), int(distributed.get_world_size()))
+
+
+def _world(distributed: Any) -> Any:
+    return getattr(getattr(distributed, "group", None), "WORLD", None)
+
+
+def _reference(thing: Any) -> weakref.ref[Any] | None:
+    try:
+        return weakref.ref(thing)
+    except TypeError:  # None, or a type without weak references
+        return None
+
+
+def _launched_place(variables: Mapping[str, str]) -> Place:
+    for rank_name, size_name in _LAUNCHERS:
+        rank, size = _count(variables.get(rank_name)), _count(variables.get(size_name))
+        # Only RANK is ever set by who starts a worker: MPI's and Slurm's numbers are its parent's.
+        if rank is not None and (rank_name == "RANK" or not _is_worker()):
+            return Place(rank, size if size is None or size > rank else None)
+    # Some launchers (Lightning) state the size alone: one of several, and nobody says which.
+    is_several = (_count(variables.get("WORLD_SIZE")) or 1) > 1
+    return Place(0, None if is_several else 1, certain=False)
+
+
+def _is_worker() -> bool:
+    """Whether `multiprocessing` has started this process."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
+
+
+def _job_store() -> Any:
+    """The store that all ranks share, or None."""
+    distributed = process_group()
+    if distributed is not None:
+        # The store is the only channel that no backend maps to a device; torch has no public accessor for it.
+        return distributed.distributed_c10d._get_default_store()  # noqa: SLF001 - see above
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() != "true":
+        return None
+    dist: Any = import_module("torch.distributed")
+    agent = dist.TCPStore(
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=20)
+    )
+    # Prefixed, since a restarted job may meet the same agent again.
+    return dist.PrefixStore("restart" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), agent)
+
+
+def _storable(run: str) -> str:
+    r"""`run` without what no database holds: bytes of the environment that are no UTF-8 come as `\udc..`."""
+    text = run.replace("\0", "").encode("utf-8", "backslashreplace")
+    if len(text) > _LONGEST_RUN_BYTES:
+        text = text[: _LONGEST_RUN_BYTES - 17] + b"-" + text_digest(text.decode())[:16].encode()
+    return text.decode("utf-8", "ignore")
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text is not None and text.strip().isdecimal() and len(text) < 10 else None

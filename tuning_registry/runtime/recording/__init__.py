@@ -1,0 +1,1 @@
+"""What a rank records, and how it is kept."""

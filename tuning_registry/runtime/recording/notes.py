@@ -1,0 +1,154 @@
+"""What a recorder has been told, by entry, and the JSON texts of it, made once an entry."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tuning_registry.errors import FormatError
+from tuning_registry.formats.recording_writer import SECTIONS, observation_text, set_text, timings_text
+from tuning_registry.formats.sections import read_entries
+from tuning_registry.model.names import lookup_key
+from tuning_registry.model.records import ByEntry, Observation, TimedCandidates
+from tuning_registry.runtime.guard import guarded, warn_once
+
+T = TypeVar("T")
+Entry = tuple[str, str, str]  # arch, kernel, key
+
+_SLICE_S: Final = 0.001  # how long the interpreter's lock is held at a stretch while texts are made
+_REST_S: Final = 0.0005
+
+
+class _Note(NamedTuple):
+    """One choice as a launch leaves it: a vote or an observation."""
+
+    entry: Entry
+    vote: str | None
+    observation: Observation | None
+    timed: TimedCandidates | None
+    candidates: str | None
+
+
+class Notes:
+    """Votes, observations, timings and candidate sets of one process.
+
+    Launches only append to a list, which is safe under threads, forks and signal handlers without a lock; whoever
+    reads takes in first what is there. `texts` belongs to the one thread that calls `spell`: it brings them up to
+    date with what is new since.
+    """
+
+    def __init__(self) -> None:
+        self._fresh: deque[_Note] = deque()
+        self._lock = threading.RLock()  # of readers
+        self._votes: dict[Entry, str] = {}
+        self._observations: dict[Entry, Observation] = {}
+        self._timings: dict[Entry, TimedCandidates] = {}
+        self._sets: dict[Entry, str] = {}
+        self._spelling: dict[Entry, Entry] = {}
+        self._unspelt: list[Entry] = []
+        self.texts: dict[str, dict[str, dict[str, dict[str, bytes]]]] = {section: {} for section in SECTIONS}
+
+    def vote(self, entry: Entry, config: str, timed: TimedCandidates | None, candidates: str | None) -> None:
+        """Keep a winner; the first vote of an entry stands, and takes the place of an observation."""
+        self._fresh.append(_Note(entry, config, None, timed, candidates))
+
+    def observe(self, entry: Entry, observation: Observation, timed: TimedCandidates | None) -> None:
+        """Keep a choice that is no vote, unless the entry is kept already."""
+        self._fresh.append(_Note(entry, None, observation, timed, None))
+
+    def _take_in(self) -> None:
+        """Bring what launches have left under its entry; under the lock."""
+        while self._fresh:
+            guarded("keeping a choice", self._keep, self._fresh.popleft())
+
+    def _keep(self, note: _Note) -> None:
+        arch, kernel, key = note.entry
+        try:
+            read_entries({arch: {kernel: {key: None}}}, lambda value: value)
+        except FormatError as fault:
+            warn_once(("name", kernel), "%s cannot stand in a recording: %s", kernel, fault.what)
+            return
+        place = self._one_spelling(note.entry)
+        if note.observation is not None:
+            if place in self._votes or place in self._observations:
+                return
+            self._observations[place] = note.observation
+        elif note.vote is not None:
+            if self._votes.setdefault(place, note.vote) != note.vote:
+                warn_once(("two votes", place), "%s was tuned twice for key %s with different winners; the first one "
+                          "votes", kernel, key)  # fmt: skip
+                return
+            self._observations.pop(place, None)
+        if note.timed is not None:
+            self._timings[place] = note.timed
+        if note.candidates is not None:
+            self._sets[place] = note.candidates
+        self._unspelt.append(place)
+
+    def sections(self) -> dict[str, ByEntry[Any]]:
+        """The present state by the names of `Recording`'s fields."""
+        with self._lock:
+            self._take_in()
+            return {
+                "votes": _nested(self._votes),
+                "observations": _nested(self._observations),
+                "timings": _nested(self._timings),
+                "candidate_sets": _nested(self._sets),
+            }
+
+    def __str__(self) -> str:
+        """How much there is, for the log."""
+        with self._lock:
+            self._take_in()
+            counts = [f"{len(self._votes)} votes"]
+            counts += [f"{len(self._observations)} observations"] if self._observations else []
+        return " and ".join(counts)
+
+    def kernels(self) -> set[str]:
+        """The kernels that anything is known of."""
+        with self._lock:
+            self._take_in()
+            return {kernel for _, kernel, _ in [*self._votes, *self._observations]}
+
+    def spell(self, beat: Callable[[], None]) -> None:
+        """Bring `texts` up to date, in slices between which other threads may run."""
+        with self._lock:
+            self._take_in()
+            unspelt, self._unspelt = self._unspelt, []
+        began = time.perf_counter()
+        for place in unspelt:
+            guarded("writing an entry", self._spell_entry, place)
+            if time.perf_counter() - began > _SLICE_S:
+                beat()
+                time.sleep(_REST_S)
+                began = time.perf_counter()
+
+    def _spell_entry(self, place: Entry) -> None:
+        with self._lock:
+            vote, observation = self._votes.get(place), self._observations.get(place)
+            timed, candidates = self._timings.get(place), self._sets.get(place)
+        self._put("votes", place, None if vote is None else vote.encode("ascii"))
+        self._put("observations", place, None if observation is None else observation_text(observation))
+        self._put("timings", place, None if timed is None else timings_text(timed))
+        self._put("candidate_sets", place, None if candidates is None else set_text(candidates))
+
+    def _put(self, section: str, place: Entry, text: bytes | None) -> None:
+        arch, kernel, key = place
+        if text is not None:
+            self.texts[section].setdefault(arch, {}).setdefault(kernel, {})[key] = text
+        elif key in self.texts[section].get(arch, {}).get(kernel, {}):
+            del self.texts[section][arch][kernel][key]
+
+    def _one_spelling(self, entry: Entry) -> Entry:
+        """The spelling under which an entry was first seen: True, 1 and 1.0 are one key."""
+        return self._spelling.setdefault((entry[0], entry[1], lookup_key(entry[2])), entry)
+
+
+def _nested(entries: Mapping[Entry, T]) -> dict[str, dict[str, dict[str, T]]]:
+    nested: dict[str, dict[str, dict[str, T]]] = {}
+    for (arch, kernel, key), value in entries.items():
+        nested.setdefault(arch, {}).setdefault(kernel, {})[key] = value
+    return nested

@@ -1,0 +1,46 @@
+"""Triton's tuning of a key in the words of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from tuning_registry.model.canonical import live_config_text
+from tuning_registry.model.records import Timing
+from tuning_registry.runtime.guard import count_fault
+from tuning_registry.runtime.triton import watch
+
+# Why a choice of Triton's is no vote.
+REASONS: Final[Mapping[str, str]] = {
+    watch.ECHO: "echo of Triton's disk cache",
+    watch.SINGLE: "single candidate",
+    watch.FAILED: "every candidate failed",
+    watch.UNMEASURED: "its time is not a number",
+}
+
+
+def texts_of(candidates: Iterable[Any]) -> list[str]:
+    """The canonical texts of live candidates, sorted, each once; those that have none are left out."""
+    texts = {live_config_text(candidate) for candidate in candidates}
+    return sorted(text for text in texts if text is not None)
+
+
+def timings_of(measured: Mapping[Any, Any]) -> list[Timing]:
+    """Triton's timings as records; of candidates with one canonical text the fastest stands."""
+    found: dict[str, Timing] = {}
+    for candidate, timing in measured.items():
+        text = live_config_text(candidate)
+        three = list(timing) if isinstance(timing, list | tuple) else [timing] * 3
+        if text is None or len(three) != 3:
+            continue
+        if watch.has_failed(timing):
+            found.setdefault(text, Timing(text, None, None, None))
+            continue
+        median, p20, p80 = (float(number) for number in three)
+        if not all(0 <= number < float("inf") for number in (median, p20, p80)):
+            count_fault("reading a timing", ValueError(f"not a time in ms: {three}"))
+            continue
+        before = found.get(text)
+        if before is None or before.median_ms is None or median < before.median_ms:
+            found[text] = Timing(text, median, p20, p80)
+    return list(found.values())

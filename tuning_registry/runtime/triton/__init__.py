@@ -1,0 +1,1 @@
+"""Everything that knows Triton's autotuner from the inside."""

@@ -1,0 +1,294 @@
+"""The only file that touches Triton: puts our functions into `Autotuner` and takes them out again."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import itertools
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, Protocol
+
+from tuning_registry.errors import LaunchError, PolicyError
+from tuning_registry.runtime.guard import guarded
+from tuning_registry.runtime.job.devices import loaded_torch
+from tuning_registry.runtime.triton import coverage
+from tuning_registry.runtime.triton.fastpath import ATTRIBUTE, LEFT_TO_TRITON, UNSEEN, Pin, Pins, make_run, remember
+from tuning_registry.runtime.triton.keys import kernel_name
+from tuning_registry.runtime.triton.listener import ListenerSlot, has_listener, tells_listener
+from tuning_registry.runtime.triton.patches import Patches
+from tuning_registry.runtime.triton.pruning import PROBE, ask_pruning
+from tuning_registry.runtime.triton.watch import SINGLE, Follower, Watch
+from tuning_registry.runtime.weak_map import WeakIdentityMap
+
+_numbers: Final = itertools.count()
+
+
+class Handler(Follower, Protocol):
+    """What the adapter asks of the rest of the runtime, besides telling it of tunings."""
+
+    def is_pinned(self, autotuner: Any) -> bool:
+        """Whether the kernel is in scope of pinning; notes that it was reached."""
+
+    def pin(
+        self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any], kept: dict[Any, Any]
+    ) -> tuple[Any, bool]:
+        """The candidate to launch (None: Triton's to choose) and whether equal calls get the same.
+
+        Raises:
+            LaunchError: The policy forbids the launch.
+        """
+
+    def pin_after_fault(
+        self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any]
+    ) -> tuple[Any, bool]:
+        """The same where `pin` has failed: a candidate in any case.
+
+        Raises:
+            LaunchError: The policy forbids the launch.
+        """
+
+    def device_index(self) -> Callable[[], int] | None:
+        """Gives the current device's index where devices of several architectures are visible, else None."""
+
+
+class Adapter:
+    """Our functions inside `triton.runtime.autotuner.Autotuner`, for one handler.
+
+    Patching the class covers autotuners made before and after, and subclasses as long as they call
+    `super()`; only the functions that a mode needs are replaced. There is no lock: users' code (pruning,
+    hooks, timers) runs inside these functions, and threads, forks and signal handlers may meet in them.
+
+    Args:
+        handler: Decides and is told.
+        pins: Whether launches are pinned (`run` is replaced) or only watched.
+    """
+
+    def __init__(self, handler: Handler, pins: bool) -> None:
+        self._module = import_module("triton.runtime.autotuner")
+        self._class: Any = self._module.Autotuner
+        self._handler = handler
+        self._pins = pins
+        self.patches = Patches(self._class)
+        self.attribute = f"{ATTRIBUTE}{next(_numbers)}"
+        self._watch = Watch(handler)
+        knobs = _autotuning_knobs()
+        self._slot = ListenerSlot(knobs, self._module, self._hear) if has_listener(knobs) else None
+        self._marked: WeakIdentityMap[bool] = WeakIdentityMap()  # autotuners with our attribute
+        self._met: WeakIdentityMap[frozenset[Any]] = (
+            WeakIdentityMap()
+        )  # ... and those met, with the cache keys of before
+        self._successor: Adapter | None = None
+        self._attached = False
+
+    def attach(self, predecessor: Adapter | None = None) -> None:
+        """Put our functions in, in the place of another policy's: no launch finds Triton's own in between."""
+        self._attached = True
+        before = None if predecessor is None else predecessor.patches
+        if self._pins:
+            # Found in the class where an autotuner has none: a `__getattr__` of a subclass is not asked for ours.
+            setattr(self._class, self.attribute, UNSEEN)
+            self.patches.put_in("run", lambda original: make_run(original, self.decide, self.attribute), before)
+        self.patches.put_in("prune_configs", self._make_prune, before)
+        self.patches.put_in("_bench", self._make_bench, before)
+        if hasattr(self._class, "check_disk_cache"):
+            self.patches.put_in("check_disk_cache", self._make_check, before)
+        if self._slot is not None:
+            self._slot.put_in()
+        if predecessor is not None:
+            predecessor.detach(self)
+
+    def detach(self, successor: Adapter | None = None) -> None:
+        """Take our functions out; what was there before is back and no autotuner keeps a pin.
+
+        Args:
+            successor: Whose functions are in already. It decides the launches that are under way in ours.
+        """
+        self._successor = successor
+        self._attached = False
+        self.patches.take_out(None if successor is None else successor.patches)
+        if self._slot is not None:
+            self._slot.take_out()
+        if self.attribute in vars(self._class):
+            delattr(self._class, self.attribute)
+        for autotuner in self._marked.live():
+            autotuner.__dict__.pop(self.attribute, None)
+
+    def unseen(self) -> list[tuple[str, str]]:
+        """Live autotuners with choices that were not met, and why (see `coverage.unseen_kernels`)."""
+        return coverage.unseen_kernels(self._class, self._met.get)
+
+    def decide(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pin:
+        """The pin of a key seen for the first time; two threads may decide one, and the first to store it wins."""
+        if not self._attached or not self._pins:
+            successor = self._successor
+            if successor is None or vars(autotuner).get(successor.attribute, successor) is None:
+                return LEFT_TO_TRITON
+            return successor.decide(autotuner, args, kwargs)
+        self._met.put(autotuner, frozenset())
+        if guarded("looking at a kernel", self._handler.is_pinned, autotuner) is False:
+            self._mark(autotuner, None)
+            return LEFT_TO_TRITON
+        configs = autotuner.configs
+        pruned = list(configs) if len(configs) == 1 else ask_pruning(autotuner, args, kwargs)
+        if not pruned:
+            return LEFT_TO_TRITON  # Triton raises its own error for it
+        pins = self._pins_of(autotuner)
+        answer = guarded("pinning a kernel", self._handler.pin, autotuner, args, kwargs, pruned, pins.kept)
+        candidate, lasts = answer or self._handler.pin_after_fault(autotuner, args, kwargs, pruned)
+        pin = LEFT_TO_TRITON if candidate is None else (candidate, candidate.all_kwargs())
+        return (guarded("keeping a pin", remember, pins, autotuner, args, kwargs, pin) if lasts else None) or pin
+
+    def _pins_of(self, autotuner: Any) -> Pins:
+        pins: Pins | None = vars(autotuner).get(self.attribute)
+        if pins is None or not pins.fit(autotuner):
+            fresh = Pins(autotuner, guarded("detecting the device", self._handler.device_index))
+            pins = self._mark(autotuner, fresh)
+        return pins
+
+    def _mark(self, autotuner: Any, pins: Any) -> Any:
+        """Give an autotuner its pins (None: none, ever), unless another thread has given it some that fit."""
+        self._marked.put(autotuner, True)
+        found = vars(autotuner).setdefault(self.attribute, pins)
+        if found is not pins and not (found and found.fit(autotuner)):
+            found = vars(autotuner)[self.attribute] = pins
+        if not self._attached:
+            vars(autotuner).pop(self.attribute, None)
+        return found
+
+    def _make_prune(self, original: Any) -> Any:
+        def prune_configs(autotuner: Any, /, kwargs: dict[str, Any]) -> Any:
+            pruned = original(autotuner, kwargs)
+            # `warmup` prunes too, and tunes nothing; launches come with an argument of that name.
+            if not self._attached or PROBE in vars(autotuner) or "warmup" not in kwargs:
+                return pruned
+            going_on = guarded("watching a tuning", self._on_prune, autotuner, kwargs, pruned)
+            return pruned if going_on is None else going_on
+
+        return prune_configs
+
+    def _on_prune(self, autotuner: Any, kwargs: dict[str, Any], pruned: Any) -> Any:
+        args = tuple((getattr(autotuner, "nargs", None) or {}).values())
+        doubt = ""
+        if inspect.getattr_static(autotuner, "_bench") is not vars(self._class)["_bench"]:
+            in_capture = guarded("asking for a graph capture", is_capturing)
+            doubt = coverage.IN_CAPTURE if in_capture else coverage.OWN_TIMING
+        return self._begin(autotuner, args, kwargs, pruned, doubt)
+
+    def _begin(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: Any, doubt: str) -> Any:
+        cache = getattr(autotuner, "cache", None)
+        keys = frozenset(cache.copy()) if isinstance(cache, dict) else frozenset()
+        earlier = self._met.get(autotuner)
+        # What left Triton's cache since, and is tuned again, is a choice of before no more.
+        self._met.put(autotuner, keys if earlier is None else earlier & keys)
+        is_told = self._is_told(autotuner)
+        return self._watch.begin(autotuner, args, kwargs, pruned, is_told,
+                                 "" if is_told and doubt != coverage.IN_CAPTURE else doubt)  # fmt: skip
+
+    def _is_told(self, autotuner: Any) -> bool:
+        """Whether Triton's own `run` will tell its listener, hence us, what it chose for this autotuner."""
+        if self._slot is None or not self._slot.is_in or "run" in vars(autotuner):
+            return False
+        run = self.patches.original_of("run", type(autotuner).run)
+        return tells_listener(run, self._module) and _has_jit_function(autotuner)
+
+    def _hear(self, autotuner: Any) -> Callable[..., None] | None:
+        tuning = self._watch.find(autotuner) if self._attached else None
+        # When a tuning has one candidate, Triton tells the listener of timings that there may not be.
+        if tuning is None or tuning.origin == SINGLE or not _has_jit_function(autotuner):
+            return None
+        return lambda **event: guarded("watching a tuning", self._watch.listened, tuning, event)
+
+    def _on_timed(self, autotuner: Any, args: tuple[Any, ...], meta: dict[str, Any], config: Any, timing: Any) -> None:
+        if self._watch.find(autotuner) is None:  # its class prunes its own way, so our pruning was not called
+            self._begin(autotuner, args, meta, None, coverage.OWN_PRUNING)
+        self._watch.timed(autotuner, args, meta, config, timing)
+
+    def _make_bench(self, original: Any) -> Any:
+        def _bench(autotuner: Any, /, *args: Any, config: Any, **meta: Any) -> Any:
+            if not self._attached:
+                return original(autotuner, *args, config=config, **meta)
+            try:
+                if guarded("asking for a graph capture", is_capturing):
+                    raise LaunchError(
+                        f"{kernel_name(autotuner)} would be timed inside a CUDA-graph capture, which the timing would "
+                        f"break; warm up or pin this key first (keys: {_shown_keys(autotuner, args, meta)})"
+                    )
+                timing = original(autotuner, *args, config=config, **meta)
+            except BaseException:  # raised again: only what was kept of the call is let go
+                guarded("watching a tuning", self._watch.forget, autotuner)
+                raise
+            guarded("watching a tuning", self._on_timed, autotuner, args, meta, config, timing)
+            return timing
+
+        return _bench
+
+    def _make_check(self, original: Any) -> Any:
+        def check_disk_cache(autotuner: Any, /, tuning_key: Any, configs: Any, bench_fn: Any) -> Any:
+            hit = original(autotuner, tuning_key, configs, bench_fn)
+            if hit and self._attached:
+                guarded("watching a tuning", lambda: self._watch.echoed(autotuner, autotuner.cache[tuning_key]))
+            return hit
+
+        return check_disk_cache
+
+
+def is_installed() -> bool:
+    """Whether Triton can be imported here; it is not imported."""
+    return "triton" in sys.modules or importlib.util.find_spec("triton") is not None
+
+
+def check_supported() -> None:
+    """Import Triton's autotuner.
+
+    Raises:
+        PolicyError: There is none, or it is not one of the supported releases.
+    """
+    try:
+        autotuner = import_module("triton.runtime.autotuner").Autotuner
+    except ImportError as error:
+        raise PolicyError(f"this policy needs Triton, which cannot be imported here: {error}") from error
+    missing = [name for name in ("run", "prune_configs", "_bench") if name not in autotuner.__dict__]
+    if missing:
+        raise PolicyError(f"this Triton's Autotuner has no {', '.join(missing)}; supported is Triton 3.2 and newer")
+
+
+def live_kernels() -> set[str]:
+    """Qualified names of the kernels under live autotuners that have a choice to make. Walks all live objects."""
+    return {name for name, _ in coverage.live_autotuners(import_module("triton.runtime.autotuner").Autotuner)}
+
+
+def current_target() -> Any:
+    """Triton's current target (`backend`, `arch`); raises RuntimeError without an active driver."""
+    return import_module("triton.runtime").driver.active.get_current_target()
+
+
+def is_capturing() -> bool:
+    """Whether the current stream is being captured into a CUDA graph."""
+    torch = loaded_torch()
+    return bool(torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+def _autotuning_knobs() -> Any:
+    """The object that holds Triton's autotune listener, from 3.9 on; None where there are no such knobs."""
+    try:
+        return getattr(import_module("triton.knobs"), "autotuning", None)
+    except ImportError:
+        return None
+
+
+def _has_jit_function(autotuner: Any) -> bool:
+    jit_function = import_module("triton.runtime.jit").JITFunction
+    function = autotuner
+    while not isinstance(function, jit_function):
+        if not hasattr(function, "fn"):
+            return False
+        function = function.fn
+    return True
+
+
+def _shown_keys(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    named = {**dict(zip(autotuner.arg_names, args, strict=False)), **kwargs}
+    return ", ".join(f"{name}={named[name]}" for name in autotuner.keys
+                     if name in named and isinstance(named[name], bool | int | float | str))  # fmt: skip

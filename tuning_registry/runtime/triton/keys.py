@@ -1,0 +1,110 @@
+"""The names of a call: its kernel, its arguments in signature order, its shape key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tuning_registry.errors import FormatError
+from tuning_registry.model.canonical import check_text
+from tuning_registry.model.names import format_key
+
+_PLAIN: Final = frozenset({bool, int, float, str, type(None)})
+_SCALARS: Final = frozenset({"number", "bool", "bool_", "character"})  # of NumPy; `void` is not hashable
+# An IntEnum, a str subclass: equal to its base value, so one key with it, whatever str() makes of it.
+_BASES: Final[Mapping[type, Callable[[Any], object]]] = {int: int.__int__, float: float.__float__, str: str.__str__}
+
+
+def kernel_name(autotuner: Any) -> str:
+    """`module.name` of the undecorated function under any stack of decorators."""
+    function = getattr(autotuner, "base_fn", autotuner)
+    while hasattr(function, "fn"):
+        function = function.fn
+    return f"{function.__module__}.{function.__name__}"
+
+
+def is_interpreted(autotuner: Any) -> bool:
+    """Whether the kernel runs in Triton's interpreter, where no time means anything."""
+    function = autotuner
+    while hasattr(function, "fn"):
+        if type(function).__name__ == "InterpretedFunction":
+            return True
+        function = function.fn
+    return False
+
+
+def call_arguments(arg_names: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
+    """The kernel's arguments by name in the order of its signature, however they were passed."""
+    given = {**dict(zip(arg_names, args, strict=False)), **kwargs}
+    return {name: given[name] for name in arg_names if name in given}
+
+
+def shape_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> str:
+    """The text of the shape key (`names.format_key`) of a call.
+
+    Values that are equal in a dict, which is where Triton keeps its winners, have one text or meet in
+    `names.lookup_key`. Values that differ have two, but for a dtype and a string that spells it.
+
+    Args:
+        keys: The autotuner's `keys`; those that were not passed are left out, as Triton does.
+        arguments: From `call_arguments`: dtypes come in signature order.
+
+    Raises:
+        FormatError: A key value has no stable text; `path` names the argument. Tensors are never turned into
+            text: that would read device memory, which is slow and illegal during graph capture.
+    """
+    values = [(name, _plain(name, arguments[name])) for name in keys if name in arguments]
+    dtypes = [str(value.dtype) for value in arguments.values() if type(value) not in _PLAIN and hasattr(value, "dtype")]
+    return check_text(format_key(values, dtypes))
+
+
+def has_tensor_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> bool:
+    """Whether one of the key values is a tensor, or something else with a dtype that is equal to itself alone."""
+    return any(
+        type(arguments[name]) not in _PLAIN and hasattr(arguments[name], "dtype") and not _is_scalar(arguments[name])
+        for name in keys
+        if name in arguments
+    )
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether a value is a scalar of NumPy's, which is hashed and compared as the number that it holds."""
+    return any(kind.__name__ in _SCALARS and kind.__module__ == "numpy" for kind in type(value).__mro__)
+
+
+class _Text:
+    """A dtype's text, which has no quotes inside the text of a tuple."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _plain(name: str, value: Any) -> object:
+    """What `names.format_key` makes the text of `value` of: numbers, strings, None, dtypes, and tuples of such."""
+    if type(value) in _PLAIN:
+        return value + 0.0 if type(value) is float else value  # -0.0 equals 0.0
+    if hasattr(value, "dtype"):
+        held = value.item() if _is_scalar(value) else value
+        if type(held) in _PLAIN:
+            return _plain(name, held)
+        raise FormatError("a tensor, or something with a dtype, which has no stable text", (name,))
+    kind = type(value)
+    if kind.__name__ == "constexpr" and hasattr(value, "value"):
+        return _plain(name, value.value)
+    if kind.__name__ == "dtype" and kind.__module__.partition(".")[0] in {"torch", "triton", "numpy"}:
+        return _Text(str(value))
+    if isinstance(value, tuple | list):
+        return tuple(_one_spelling(_plain(name, item)) for item in value)
+    for base, plain in _BASES.items():
+        if isinstance(value, base):
+            return plain(value)
+    raise FormatError(f"a {kind.__name__}, which has no stable text", (name,))
+
+
+def _one_spelling(value: object) -> object:
+    """Inside a tuple True, 1 and 1.0 are written as 1: Triton's cache, a dict, takes such tuples for one key."""
+    is_integral = isinstance(value, bool) or (isinstance(value, float) and value.is_integer())
+    return int(value) if is_integral else value  # type: ignore[call-overload]
