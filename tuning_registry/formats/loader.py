@@ -13,7 +13,7 @@ from tuning_registry.locations import TABLE_PATH_VARIABLE, user_table_folder
 from tuning_registry.log import warn
 from tuning_registry.model.names import is_known_arch, normal_arch
 
-PACKAGED_TABLES = Path(__file__).parent / "tables"
+PACKAGED_TABLES = Path(__file__).parents[1] / "tables"
 
 
 def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = ()) -> TunedTable:
