@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Annotated
 
 import typer
@@ -20,7 +19,7 @@ def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = N
         if db is not None:
             ctx.find_root().obj = db
         return
-    from tuning_registry.operations.reports import list_runs as find_runs
+    from tuning_registry.operations.runs import list_runs as find_runs
 
     found = find_runs(open_store(ctx, db))
     print_data(render_runs(found, style))
@@ -33,10 +32,9 @@ def withdraw(
     db: Db = None,
 ) -> None:
     """Stop counting a run's votes; they are kept and can be restored."""
-    from tuning_registry.operations.reports import set_withdrawn
+    from tuning_registry.operations.runs import withdraw_run
 
-    now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
-    changed = set_withdrawn(open_store(ctx, db), run, now)
+    changed = withdraw_run(open_store(ctx, db), run)
     say(f"{printable(run)}: {'withdrawn; its votes count no more' if changed else 'was withdrawn already'}")
 
 
@@ -46,7 +44,7 @@ def restore(
     db: Db = None,
 ) -> None:
     """Count a withdrawn run's votes again."""
-    from tuning_registry.operations.reports import set_withdrawn
+    from tuning_registry.operations.runs import restore_run
 
-    changed = set_withdrawn(open_store(ctx, db), run, None)
+    changed = restore_run(open_store(ctx, db), run)
     say(f"{printable(run)}: {'restored; its votes count again' if changed else 'was not withdrawn'}")
