@@ -50,7 +50,15 @@ def ingest(
 
     store = open_store(ctx, db)
     options = IngestOptions(
-        run, rank, arch, triton, parse_packages(package or []), source, replace, keep_going, as_run=as_run
+        run=run,
+        rank=rank,
+        arch=arch,
+        triton=triton,
+        packages=parse_packages(package or []),
+        source=source,
+        replace=replace,
+        keep_going=keep_going,
+        as_run=as_run,
     )
     report = take_in(store, paths, options, track_files)
     _say_ingested(report)

@@ -114,8 +114,7 @@ def merge(
 ) -> None:
     """Merge recordings into a table in one go, without a database file."""
     from tuning_registry.operations.export import ExportOptions, export_table, only_arch
-    from tuning_registry.operations.ingest.ingest import IngestOptions
-    from tuning_registry.operations.ingest.merge import ingest_in_memory
+    from tuning_registry.operations.ingest.ingest import IngestOptions, ingest_in_memory
 
     store = ingest_in_memory(paths, IngestOptions(triton=triton), track_files)
     selection = Selection(arch=arch or only_arch(store))

@@ -111,7 +111,7 @@ def _say_overrides(store: Store, split: Sequence[Entry]) -> None:
 
 def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode = False) -> None:
     """Report the disagreements among recordings in one go, without a database file."""
-    from tuning_registry.operations.ingest.merge import ingest_in_memory
+    from tuning_registry.operations.ingest.ingest import ingest_in_memory
     from tuning_registry.operations.reports import find_disagreements
 
     store = ingest_in_memory(paths, track=track_files)
