@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuning_registry.db.schema import NO_RANK
+from tuning_registry.formats.sections import check_twin_keys
 from tuning_registry.model.canonical import dump_json, text_digest
 from tuning_registry.model.names import lookup_key, top_module
 from tuning_registry.model.packages import module_owners
 from tuning_registry.model.records import ByEntry, Header, Recording, TimedCandidates
-from tuning_registry.rules.voting import check_twin_keys
 
 # What a recording may hold; each kind has an identity of its own, and may arrive in a file of its own.
 KINDS = ("votes", "observations", "timings")
