@@ -105,7 +105,8 @@ def _read(sources: Iterable[Source], options: IngestOptions, report: IngestRepor
         try:
             if isinstance(source, TritonCache):
                 known = options.rank is not None
-                recording = read_cache(source, arch=options.arch, triton=options.triton, votes=known)
+                skip = report.skipped.append if options.keep_going else None
+                recording = read_cache(source, arch=options.arch, triton=options.triton, votes=known, skip=skip)
                 add_to_batch(batch, recording, attribution, report, needs_rank=False)
                 report.unowned_caches += not known
                 continue
