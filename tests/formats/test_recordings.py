@@ -254,12 +254,3 @@ def test_any_bytes_give_a_recording_or_our_error(data: bytes) -> None:
     except RegistryError as error:
         assert str(error).startswith("r.json: ")
         assert "\n" not in str(error)
-
-
-@pytest.mark.parametrize("section", ["votes", "timings", "observations", "candidate_sets"])
-def test_a_strange_architecture_is_reported_whatever_is_recorded_on_it(section: str) -> None:
-    value = {"votes": FULL, "timings": [[FULL, [1, 1, 1]]], "candidate_sets": "abc",
-             "observations": {"config": None, "reason": "miss: no key"}}[section]  # fmt: skip
-    kernels = {"k": {"M=1": value}}
-    document = version_1({}) | {section: {"MI300X": kernels, "SM_90": kernels}}
-    assert parse_recording(json.dumps(document).encode(), "r.json").strange_archs() == ["MI300X"]
