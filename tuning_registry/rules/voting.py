@@ -1,4 +1,4 @@
-"""The vote rule as pure functions over files, under the names the seed's users know."""
+"""The vote rule as pure functions over recording files."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Split:
 
     @property
     def is_tie(self) -> bool:
-        """Whether the winner was decided by its text, having no more votes than the next."""
+        """Whether the winner has no more votes than the next config and was decided by its text."""
         return self.votes[0][1] == self.votes[1][1]
 
 
 def rank_votes(counted: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The configs of one entry, winner first.
+    """The configs of one entry, the winner first.
 
-    Most votes win; ties go to the smallest canonical text, compared byte by byte.
+    Most votes win. Ties go to the smallest canonical text, compared byte by byte.
     """
     return sorted(counted.items(), key=lambda item: (-item[1], item[0].encode()))
 
@@ -51,13 +51,13 @@ def count_votes(paths: Paths) -> dict[str, dict[str, dict[str, Counter[str]]]]:
 
     Raises:
         FileError: A file cannot be read.
-        RecordingError: A file is no recording, or two of them contradict each other or state two Triton versions.
+        RecordingError: A file is not a recording, or two files contradict each other or state two Triton versions.
     """
     return tally_recordings(read_recording(path) for path in _files(paths))
 
 
 def tally_recordings(recordings: Iterable[Recording]) -> dict[str, dict[str, dict[str, Counter[str]]]]:
-    """`count_votes` over recordings that have been read.
+    """`count_votes` for recordings that were already read.
 
     Spellings of a key that Triton cannot tell apart (`M=True`, `M=1`) are one key, shown as the smallest.
 
@@ -87,19 +87,27 @@ def tally_recordings(recordings: Iterable[Recording]) -> dict[str, dict[str, dic
 def _counts(
     recording: Recording, identities: dict[tuple[str, int | None], Recording], versions: dict[str | None, str]
 ) -> bool:
-    """Whether a recording counts: not one that was counted already, nor one of another Triton."""
+    """Whether a recording counts; one that was already counted does not.
+
+    Raises:
+        RecordingError: It states another Triton version, or contradicts a recording of the same rank.
+    """
     header = recording.header
     first = versions.setdefault(header.triton, recording.file)
     if len(versions) > 1:
         other = next(iter(versions))
         raise RecordingError(
-            first, f"Triton {header.triton or '(not stated)'}, but others are of {other or '(not stated)'}; count apart"
+            first,
+            f"recorded with Triton {header.triton or '(not stated)'}, other files with {other or '(not stated)'}; "
+            "count them separately",
         )
     if header.run is None:
         return True
     twin = identities.setdefault((header.run, header.rank), recording)
     if twin is not recording and twin.votes != recording.votes:
-        raise RecordingError(recording.file, f"rank {header.rank} of run {header.run!r} is also in {twin.file}")
+        raise RecordingError(
+            recording.file, f"rank {header.rank} of run {header.run!r} is also in {twin.file}, with other votes"
+        )
     return twin is recording
 
 
@@ -117,7 +125,7 @@ def merge_votes(votes: ByEntry[Mapping[str, int]]) -> dict[str, dict[str, dict[s
 def disagreements(votes: ByEntry[Mapping[str, int]]) -> list[Split]:
     """Entries with more than one config, sorted by arch, kernel and key.
 
-    A rank that never ran a key has no vote on it: absence is no disagreement.
+    A rank that never ran a key does not vote on it, so its absence is not a disagreement.
     """
     return [
         Split(arch, kernel, key, tuple(rank_votes(counted)))
@@ -134,7 +142,7 @@ def merge_records(paths: Paths) -> dict[str, dict[str, dict[str, dict[str, Any]]
 
 
 def disagreement_report(paths: Paths) -> str:
-    """A text that lists every disagreement with its votes, one config a line."""
+    """A text that lists every disagreement with its votes, one config per line."""
     votes = count_votes(paths)
     splits = disagreements(votes)
     entries = sum(len(keys) for kernels in votes.values() for keys in kernels.values())
