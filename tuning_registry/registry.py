@@ -105,7 +105,7 @@ class ExportedTable:
         """
         write_atomically(Path(path), self.details.data)
         try:
-            remember_export(self._store, self.details, self._selection.normalised(), self._options,
+            remember_export(self._store, self.details, self._selection, self._options,
                             output=printable(os.fspath(path)), exported_by=current_user(), now=_now())  # fmt: skip
         except DatabaseError as error:
             warn("the table was written, but the export could not be recorded: %s", error)

@@ -97,7 +97,7 @@ def test_without_timings_a_disagreement_is_shown_all_the_same(cli: Cli, tmp_path
     done = cli("disagreements", "--cost", "--format", "json")
     (entry,) = json.loads(done.stdout)
     assert (entry["verdict"], entry["cost_percent"], entry["votes"][1]["gap_percent"]) == ("not timed", None, None)
-    assert "1 of 1 entry disagrees: 0 conflicts beyond the noise of the timings" in done.stderr
+    assert "1 of 1 entry disagrees: 0 conflicts beyond the timing noise" in done.stderr
     assert "not timed beside the winner" in cli("disagreements", "--cost").stdout
 
 
@@ -195,5 +195,5 @@ def test_ranks_that_did_not_time_both_are_left_out_of_a_gap() -> None:
 def test_entries_without_timings_are_counted_not_called_harmless(cli: Cli) -> None:
     cli("ingest", *sorted(H200.glob("rec.*")), "--run", "demo")
     assert cli("disagreements", "--cost").stderr.splitlines()[-1].endswith(
-        ": 0 conflicts beyond the noise of the timings; 12 not timed"
+        ": 0 conflicts beyond the timing noise, 12 not timed"
     )  # fmt: skip
