@@ -29,14 +29,8 @@ from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport
 from tuning_registry.operations.misses import MissedEntry, find_misses
 from tuning_registry.operations.overrides import BAN, PIN, Override, add_override, lift_override, list_overrides
 from tuning_registry.operations.ranks import Fleet, compare_ranks
-from tuning_registry.operations.reports import (
-    Run,
-    describe_status,
-    find_disagreements,
-    find_winners,
-    list_runs,
-    set_withdrawn,
-)
+from tuning_registry.operations.reports import describe_status, find_disagreements, find_winners
+from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
 from tuning_registry.rules.evidence import MAJORITY
 
 PathLike = str | os.PathLike[str]
@@ -378,7 +372,7 @@ class Registry:
         Raises:
             SelectionError: There is no such run.
         """
-        return set_withdrawn(self._store, run, _now().isoformat(timespec="microseconds"))
+        return withdraw_run(self._store, run)
 
     def restore(self, run: str) -> bool:
         """Count the votes of a withdrawn run again.
@@ -389,7 +383,7 @@ class Registry:
         Raises:
             SelectionError: There is no such run.
         """
-        return set_withdrawn(self._store, run, None)
+        return restore_run(self._store, run)
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
             author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip

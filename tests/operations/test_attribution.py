@@ -11,7 +11,7 @@ from tests.operations.test_contract import take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, UsageError
 from tuning_registry.operations.ingest.ingest import IngestOptions
-from tuning_registry.operations.reports import list_runs
+from tuning_registry.operations.runs import list_runs
 
 A, B = config(B=16), config(B=8)
 

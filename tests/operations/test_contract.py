@@ -21,13 +21,8 @@ from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
-from tuning_registry.operations.reports import (
-    describe_status,
-    find_disagreements,
-    find_winners,
-    list_runs,
-    set_withdrawn,
-)
+from tuning_registry.operations.reports import describe_status, find_disagreements, find_winners
+from tuning_registry.operations.runs import list_runs, restore_run, withdraw_run
 
 REAL = sorted(H200.glob("rec.rank*.json"))
 A, B = config(B=16), config(B=8, num_warps=8)
@@ -143,7 +138,7 @@ def test_only_who_counts_is_named_and_under_its_own_versions(store: Store, tmp_p
     for run, triton in (("old", "3.5.0"), ("new", "3.6.0"), ("gone", "3.6.0")):
         take(store, *write_ranks(tmp_path / run, [A, B, A], "pkg.k"), run=run, triton=triton)
     take(store, write_ranks(tmp_path / "again", [B], "pkg.k")[0], run="new", triton="3.6.0", replace=True)
-    set_withdrawn(store, "gone", "2026-11-30")
+    withdraw_run(store, "gone")
     found, total = find_disagreements(store, Selection())
     assert total == 2
     assert [(entry.triton, [(choice.count, choice.voters) for choice in entry.choices]) for entry in found] == [
@@ -372,26 +367,27 @@ def test_replace_never_loses_a_kind_of_content(store: Store, tmp_path: Path) -> 
 def test_a_copy_is_found_also_when_the_first_was_withdrawn(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path / "a", [A]), run=None)
     (run,) = list_runs(store)
-    set_withdrawn(store, run.name, "2026-11-30T00:00:00+00:00")
+    withdraw_run(store, run.name)
     with pytest.raises(ConflictError, match="probably a copy"):
         take(store, *write_ranks(tmp_path / "b", [A]), run=None)
 
 
 def test_a_withdrawn_run_counts_no_more_until_restored(store: Store, tmp_path: Path) -> None:
+    now = dt.datetime(2026, 11, 30, tzinfo=dt.UTC)
     paths = write_ranks(tmp_path, [A, A])
     take(store, *paths, run="good")
     take(store, *write_ranks(tmp_path / "bad", [B] * 3), run="bad")
-    assert set_withdrawn(store, "bad", "2026-11-30T00:00:00+00:00")
-    assert not set_withdrawn(store, "bad", "2026-11-30T00:00:01+00:00")
+    assert withdraw_run(store, "bad", now)
+    assert not withdraw_run(store, "bad", now + dt.timedelta(seconds=1))
     (winner,) = find_winners(store, Selection())
     assert (winner.votes, json.loads(winner.choices[0].config)["kwargs"]) == (2, {"B": 16})
-    assert [run.withdrawn_at for run in list_runs(store) if run.name == "bad"] == ["2026-11-30T00:00:00+00:00"]
+    assert [run.withdrawn_at for run in list_runs(store) if run.name == "bad"] == ["2026-11-30T00:00:00.000000+00:00"]
     report = take(store, *write_ranks(tmp_path / "bad", [B] * 4), run="bad")
     assert (report.new, report.withdrawn) == (0, 4)
     assert find_winners(store, Selection(runs=("bad",))) == []
     with pytest.raises(SelectionError, match="no run 'nope'"):
-        set_withdrawn(store, "nope", None)
-    assert set_withdrawn(store, "bad", None)
+        restore_run(store, "nope")
+    assert restore_run(store, "bad")
     assert find_winners(store, Selection())[0].votes == 5
 
 
@@ -561,7 +557,7 @@ def test_the_view_shows_the_votes_that_count(store: Store, tmp_path: Path) -> No
     take(store, *write_ranks(tmp_path / "1", [A, B]), run="one")
     take(store, *write_ranks(tmp_path / "2", [A]), run="two")
     take(store, *write_ranks(tmp_path / "3", [B]), run="two", replace=True)
-    set_withdrawn(store, "one", "2026-11-30T00:00:00+00:00")
+    withdraw_run(store, "one")
     with store.reading() as reading:
         rows = reading.connection.execute(sa.text("SELECT * FROM counted_votes")).mappings().all()
     assert [dict(row) for row in rows] == [

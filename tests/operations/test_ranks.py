@@ -22,7 +22,7 @@ from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
 from tuning_registry.operations.ranks import Rank, compare_ranks
-from tuning_registry.operations.reports import set_withdrawn
+from tuning_registry.operations.runs import withdraw_run
 from tuning_registry.rules.outliers import spread_of
 
 CONFIGS = [config(B=size) for size in (16, 32, 64)]
@@ -122,7 +122,7 @@ def test_timings_without_company_and_recordings_that_do_not_count_are_left_out(s
     document = json.loads((tmp_path / "a" / "rec.rank0.json").read_text())
     ingest(store, [write_recording(tmp_path / "b.json", document | {"run": "other"})], IngestOptions(run="other"))
     assert {rank.factor for rank in compared(store).values()} == {1.0}
-    set_withdrawn(store, "other", "2026-01-01T00:00:00+00:00")
+    withdraw_run(store, "other")
     assert [rank.factor for rank in compared(store).values()] == [None]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -164,7 +163,7 @@ def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = N
     if ctx.invoked_subcommand is not None:
         ctx.find_root().obj = database_of(ctx, db)
         return
-    from tuning_registry.operations.reports import list_runs as find_runs
+    from tuning_registry.operations.runs import list_runs as find_runs
 
     found = find_runs(Target(database_of(ctx, db)).open())
     print_data(render_runs(found, style))
@@ -174,17 +173,16 @@ def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = N
 @command(examples=("registry runs withdraw july",))
 def withdraw(target: Target, run: RunName) -> None:
     """Stop counting the votes of a run. They are kept and can be restored."""
-    from tuning_registry.operations.reports import set_withdrawn
+    from tuning_registry.operations.runs import withdraw_run
 
-    now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
-    changed = set_withdrawn(target.open(), run, now)
+    changed = withdraw_run(target.open(), run)
     print_message(f"{printable(run)}: {'withdrawn; its votes no longer count' if changed else 'already withdrawn'}")
 
 
 @command(examples=("registry runs restore july",))
 def restore(target: Target, run: RunName) -> None:
     """Count the votes of a withdrawn run again."""
-    from tuning_registry.operations.reports import set_withdrawn
+    from tuning_registry.operations.runs import restore_run
 
-    changed = set_withdrawn(target.open(), run, None)
+    changed = restore_run(target.open(), run)
     print_message(f"{printable(run)}: {'restored; its votes count again' if changed else 'not withdrawn'}")

@@ -28,8 +28,7 @@ def merge(
 ) -> None:
     """Merge recordings into a table."""
     from tuning_registry.operations.export import ExportOptions, export_table, only_arch
-    from tuning_registry.operations.ingest.ingest import IngestOptions
-    from tuning_registry.operations.ingest.merge import ingest_in_memory
+    from tuning_registry.operations.ingest.ingest import IngestOptions, ingest_in_memory
 
     store = ingest_in_memory(paths, IngestOptions(triton=triton), track_files)
     selection = Selection(arch=arch or only_arch(store))
@@ -39,7 +38,7 @@ def merge(
 @command(examples=("registry report recordings", "registry report 'recordings/rec.rank*.json' --format csv"))
 def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode = False) -> None:
     """Report the disagreements among recordings."""
-    from tuning_registry.operations.ingest.merge import ingest_in_memory
+    from tuning_registry.operations.ingest.ingest import ingest_in_memory
     from tuning_registry.operations.reports import find_disagreements
 
     store = ingest_in_memory(paths, track=track_files)

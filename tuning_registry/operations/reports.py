@@ -1,24 +1,20 @@
-"""Winners, disagreements, runs and the state of the database, as values ready to be shown."""
+"""Winners, disagreements and the state of the database, as values ready to be shown."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tuning_registry.db import queries
-from tuning_registry.db.reading import Row
-from tuning_registry.db.schema import HEAD, NO_RANK, observations, timings
+from tuning_registry.db.schema import HEAD, observations, timings
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
-from tuning_registry.errors import SelectionError
-from tuning_registry.model.canonical import check_text
 from tuning_registry.model.names import bare_name
 from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.election.election import elect_entries
 from tuning_registry.operations.election.staleness import find_stale
 from tuning_registry.operations.election.tally import Entry, check_packages, split_entries
+from tuning_registry.operations.runs import list_runs
 from tuning_registry.rules.evidence import MAJORITY
 from tuning_registry.rules.near_keys import similar_names
 
@@ -78,102 +74,6 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
         parts["similar kernels"] = similar
     there = "; ".join(f"{name}: {', '.join(found) or 'none'}" for name, found in parts.items())
     return there + (f" (withdrawn: {len(withdrawn)})" if withdrawn else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run and what its current recordings say; lists are sorted, empty values left out.
-
-    Attributes:
-        name: Name of the run.
-        ranks: Ranks that are recorded.
-        recordings: Number of recordings; more than ranks where a Triton cache is one of nobody's.
-        world_size: Ranks of the job; None when unknown.
-        votes: Number of votes.
-        archs, triton, packages, devices, sources, hosts: What is recorded, each distinct value once; `none`
-            in `triton` where some recordings state a version and others do not.
-        ingested_at: Time of its last ingest, UTC, ISO 8601.
-        withdrawn_at: When it was withdrawn; None when it counts.
-    """
-
-    name: str
-    ranks: tuple[int, ...]
-    recordings: int
-    world_size: int | None
-    votes: int
-    archs: tuple[str, ...]
-    triton: tuple[str, ...]
-    packages: tuple[str, ...]
-    devices: tuple[str, ...]
-    sources: tuple[str, ...]
-    hosts: tuple[str, ...]
-    ingested_at: str
-    withdrawn_at: str | None
-
-
-def list_runs(store: Store) -> list[Run]:
-    """Every run, newest first.
-
-    Raises:
-        DatabaseError: The database cannot be read.
-    """
-    with store.reading() as reading:
-        rows = reading.rows(queries.recordings.of_all_runs())
-        arch_rows = reading.rows(queries.recordings.all_archs())
-    archs: dict[int, list[Row]] = {}
-    for row in arch_rows:
-        archs.setdefault(row["recording_id"], []).append(row)
-    grouped: dict[str, list[Row]] = {}
-    for row in rows:
-        grouped.setdefault(row["run"], []).append(row)
-    return [_run(name, members, archs) for name, members in grouped.items()]
-
-
-def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> Run:
-    def values(column: str) -> tuple[str, ...]:
-        return tuple(sorted({row[column] for row in members} - {None, ""}))
-
-    counted = [row for member in members for row in archs.get(member["id"], [])]
-    packages = {f"{package} {version}" for row in members for package, version in json.loads(row["packages"]).items()}
-    stated = {row["triton"] or MISSING for row in members}
-    return Run(
-        name=name,
-        ranks=tuple(sorted(row["rank"] for row in members if row["rank"] != NO_RANK)),
-        recordings=len(members),
-        world_size=max((row["world_size"] for row in members if row["world_size"]), default=None),
-        votes=sum(row["vote_count"] for row in counted),
-        archs=tuple(sorted({row["arch"] for row in counted})),
-        triton=() if stated == {MISSING} else tuple(sorted(stated)),
-        packages=tuple(sorted(packages)),
-        devices=values("device_name"),
-        sources=values("source"),
-        hosts=values("host"),
-        ingested_at=max(row["ingested_at"] for row in members),
-        withdrawn_at=members[0]["withdrawn_at"],
-    )
-
-
-def set_withdrawn(store: Store, run: str, withdrawn_at: str | None) -> bool:
-    """Withdraw a run (its votes count no more), or restore it with None.
-
-    Returns:
-        Whether this changed anything.
-
-    Raises:
-        SelectionError: There is no such run.
-        DatabaseError: The database cannot be written.
-    """
-    check_text(run, ("run",))
-    if store.revision() is None:
-        raise store.absent()
-    with store.writing() as transaction:
-        found = transaction.rows(queries.recordings.runs_by_name([run]))
-        if not found:
-            raise SelectionError(f"no run {run!r}; registry runs lists them")
-        if bool(found[0]["withdrawn_at"]) == bool(withdrawn_at):
-            return False
-        transaction.set_withdrawn(run, withdrawn_at)
-    return True
 
 
 def describe_status(store: Store) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tuning_registry.model.names import rank_ranges
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.election.tally import Choice, Entry
     from tuning_registry.operations.misses import MissedEntry
-    from tuning_registry.operations.reports import Run
+    from tuning_registry.operations.runs import Run
 
 _MAX_SHARED_RANKS = 60  # characters of a rank list in a table
 _MARKS = ("decided_by", "banned", "stale")
