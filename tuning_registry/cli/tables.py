@@ -99,7 +99,7 @@ def _remember(store: Store, made: Export, selection: Selection, options: ExportO
     from tuning_registry.operations.export_log import remember_export
 
     try:
-        remember_export(store, made, selection.normalised(), options, output=printable(output),
+        remember_export(store, made, selection, options, output=printable(output),
                         exported_by=current_user(), now=dt.datetime.now(dt.UTC))  # fmt: skip
     except DatabaseError as error:
         say(f"note: the table is written, but registry exports will not know of it: {error}")

@@ -122,7 +122,6 @@ def explain(store: Store, selection: Selection, key: str | None = None, policy: 
         SelectionError: A package filter names a distribution that owns no recorded kernel.
         DatabaseError: The database cannot be read.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
         election = elect_entries(reading, selection, policy, needs_evidence=True)

@@ -126,7 +126,6 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
     if selection.arch is None:
         raise UsageError("an export is of one architecture")
     options = options or ExportOptions()
-    selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
         election = elect_entries(reading, selection, options.policy, needs_evidence=options.needs_evidence)

@@ -50,7 +50,6 @@ def find_misses(store: Store, selection: Selection, *, unrecorded: bool = False)
     Raises:
         DatabaseError: The database cannot be read.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
         rows = reading.rows(queries.observations.misses(selection))
         is_narrowed = selection.arch is not None or selection.kernel is not None

@@ -102,7 +102,6 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
         SelectionError: A package filter names a distribution that owns no recorded kernel.
         DatabaseError: The database cannot be read.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
         shapes = Shapes(reading, selection)

@@ -30,7 +30,6 @@ def find_winners(store: Store, selection: Selection, policy: str = MAJORITY) -> 
         SelectionError: A package filter names a distribution that owns no recorded kernel.
         DatabaseError: The database cannot be read.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
         entries = elect_entries(reading, selection, policy).entries
@@ -50,7 +49,7 @@ def find_disagreements(store: Store, selection: Selection) -> tuple[list[Entry],
         SelectionError, DatabaseError: As for `find_winners`.
     """
     with store.reading() as reading:
-        return split_entries(reading, selection.normalised())
+        return split_entries(reading, selection)
 
 
 def what_there_is(store: Store, kernel: str | None = None) -> str:
