@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Cli, config, run_registry, write_recording
-from tests.operations.test_contract import all_rows, take
+from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FileError, RecordingError, UsageError
 from tuning_registry.formats.triton_cache import group_by_cache, read_cache

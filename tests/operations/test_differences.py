@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import H200, Cli, Json, config, run_registry, version_1, write_ranks, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import TableError
 from tuning_registry.formats.table import TunedTable, read_table, table_bytes, table_payload

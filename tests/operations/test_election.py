@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import H200, config, empty_database, version_1, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY, parse_url
 from tuning_registry.errors import SelectionError, UsageError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import H200, Cli, config, run_registry, version_1, write_ranks, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import ExportOptions, export_table

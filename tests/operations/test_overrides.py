@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import H200, Cli, config, version_1, write_ranks, write_recording
-from tests.operations.test_contract import all_rows, take
+from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FormatError, SchemaError, SelectionError, UsageError
 from tuning_registry.model.canonical import config_text

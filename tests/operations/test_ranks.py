@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import H200, Cli, Json, config, version_1, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection

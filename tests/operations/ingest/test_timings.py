@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import H200, config, version_1, write_recording
-from tests.operations.test_contract import all_rows, take
+from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FormatError, RecordingError
 from tuning_registry.model.canonical import config_text
