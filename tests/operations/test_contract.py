@@ -21,8 +21,9 @@ from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
-from tuning_registry.operations.reports import describe_status, find_disagreements, find_winners
 from tuning_registry.operations.runs import list_runs, restore_run, withdraw_run
+from tuning_registry.operations.status import describe_status
+from tuning_registry.operations.votes import find_disagreements, find_winners
 
 REAL = sorted(H200.glob("rec.rank*.json"))
 A, B = config(B=16), config(B=8, num_warps=8)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, print_data, say
+from tuning_registry.cli.console import print_data, say
 from tuning_registry.cli.opening import open_store, selection_of
 from tuning_registry.cli.options import (
     Db,
@@ -20,12 +20,14 @@ from tuning_registry.cli.options import (
 from tuning_registry.errors import DatabaseError, printable
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.rendering.base import Format
-from tuning_registry.rendering.differences import render_differences
+from tuning_registry.rendering.differences import render_changes
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
     from tuning_registry.model.selection import Selection
-    from tuning_registry.operations.differences import Comparison, Difference
+    from tuning_registry.operations.differences import TableComparison
+    from tuning_registry.rules.table_diff import EntryChange
 
 
 def diff(
@@ -53,14 +55,14 @@ def diff(
 
         compared = compare_with_votes(open_store(ctx, db), table, selection)
         say(_how_compared(compared))
-        found = compared.differences
-    print_data(render_differences(found, style))
+        found = compared.changes
+    print_data(render_changes(found, style))
     counts = [
         f"{number:,} {what}"
         for what in ("added", "dropped", "changed")
-        if (number := sum(one.change.change == what for one in found))
+        if (number := sum(one.change == what for one in found))
     ]
-    alike = sum(one.change.is_served_alike for one in found)
+    alike = sum(one.is_served_alike for one in found)
     note = f"; {alike:,} of them served alike by wider entries, not shown" if alike and style is Format.table else ""
     say(f"{printable(str(old))} and {other}: {', '.join(counts) or 'the same entries'}{note}")
     if exit_code and found:
@@ -69,7 +71,7 @@ def diff(
 
 def _between_files(
     ctx: typer.Context, db: str | None, old: TunedTable, new: TunedTable, selection: Selection
-) -> list[Difference]:
+) -> list[EntryChange]:
     from tuning_registry.operations.differences import compare_tables
 
     pairs = {
@@ -93,13 +95,8 @@ def _evidence(store: Store) -> Store | None:
     return None
 
 
-def _how_compared(compared: Comparison) -> str:
-    chosen = compared.selection
-    filters = {"run": ", ".join(chosen.runs), "source": chosen.source, "triton": chosen.triton,
-               "package": ", ".join(f"{name}={version}" for name, version in chosen.packages.items())}  # fmt: skip
-    said = "; ".join(f"{name} {value}" for name, value in filters.items() if value) or "all votes"
-    logged = f", the filters of its export on {compared.logged_at[:10]}" if compared.logged_at else ""
-    return printable(f"compared with {said}{logged}")
+def _how_compared(compared: TableComparison) -> str:
+    return printable(f"compared with {compared.compared_with()}")
 
 
 def check(
@@ -126,4 +123,4 @@ def check(
     if found.problems:
         say(f"{name}: {count_of(len(found.problems), 'problem')}")
         raise typer.Exit(1)
-    say(f"{name}: {count_of(found.entries, 'entry')}, as votes and overrides say")
+    say(f"{name}: {found}")

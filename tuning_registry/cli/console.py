@@ -46,11 +46,6 @@ def track_files(files: Sequence[T]) -> Iterator[T]:
     yield from track(files, "reading", console=Console(stderr=True), transient=True)
 
 
-def count_of(number: int, noun: str) -> str:
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {noun if number == 1 else plural}"
-
-
 def current_user() -> str:
     """Who runs this, for the log of exports and overrides: user and host."""
     try:

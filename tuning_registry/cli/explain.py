@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, print_data, say
+from tuning_registry.cli.console import print_data, say
 from tuning_registry.cli.opening import nothing_matches, open_store, selection_of
 from tuning_registry.cli.options import (
     Db,
     FormatOption,
     PackageFilter,
-    Policy,
     PolicyOption,
     RunFilter,
     SourceFilter,
@@ -22,6 +21,8 @@ from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.explanations import near_key_text, render_explained
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
@@ -39,7 +40,7 @@ def explain(
     source: SourceFilter = None,
     triton: TritonFilter = None,
     package: PackageFilter = None,
-    policy: PolicyOption = Policy.majority,
+    policy: PolicyOption = Policy.MAJORITY,
     style: FormatOption = Format.table,
     db: Db = None,
 ) -> None:
@@ -48,7 +49,7 @@ def explain(
 
     store = open_store(ctx, db)
     selection = selection_of(arch, kernel, run, source, triton, package)
-    found = find_explanation(store, selection, key, policy.value)
+    found = find_explanation(store, selection, key, policy)
     print_data(render_explained(found.entries, style))
     if found.entries:
         say(count_of(len(found.entries), "entry"))

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, say, track_files
+from tuning_registry.cli.console import say, track_files
 from tuning_registry.cli.opening import open_store
 from tuning_registry.cli.options import Db, StatedPackages, StatedTriton
 from tuning_registry.errors import printable
 from tuning_registry.model.selection import parse_packages
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.operations.ingest.ingest import IngestReport

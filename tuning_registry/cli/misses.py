@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, print_data, say
+from tuning_registry.cli.console import print_data, say
 from tuning_registry.cli.opening import nothing_matches, open_store
 from tuning_registry.cli.options import ArchFilter, Db, ExitCode, FormatOption, KernelFilter, RunFilter
 from tuning_registry.model.selection import Selection
-from tuning_registry.rendering.base import Format, render_misses
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.misses import render_misses
+from tuning_registry.wording import count_of
 
 
 def misses(
@@ -27,7 +29,9 @@ def misses(
     from tuning_registry.operations.misses import find_misses
 
     store = open_store(ctx, db)
-    found, matched = find_misses(store, Selection(arch=arch, kernel=kernel, runs=tuple(run or ())), unrecorded=unrecorded)
+    found, matched = find_misses(
+        store, Selection(arch=arch, kernel=kernel, runs=tuple(run or ())), unrecorded=unrecorded
+    )
     print_data(render_misses(found, style))
     if found:
         entries = {(miss.arch, miss.kernel, miss.key) for miss in found}

@@ -53,6 +53,6 @@ def selection_of(
 
 
 def nothing_matches(store: Store, kernel: str | None, what: str = "vote") -> str:
-    from tuning_registry.operations.reports import what_there_is
+    from tuning_registry.operations.status import what_there_is
 
     return printable(f"no {what} matches. {what_there_is(store, kernel)}")

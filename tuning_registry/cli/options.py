@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from tuning_registry.rendering.base import Format
-
-
-class Policy(StrEnum):
-    """Names of `evidence.POLICIES`, as Typer wants them."""
-
-    majority = "majority"
-    fastest = "fastest"
-    minimax = "minimax"
-
+from tuning_registry.rules.evidence import Policy
 
 PolicyOption = Annotated[
     Policy,

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, current_user, print_data, say
+from tuning_registry.cli.console import current_user, print_data, say
 from tuning_registry.cli.opening import open_store
 from tuning_registry.cli.options import Db, FormatOption
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.overrides import render_overrides
+from tuning_registry.wording import count_of
 
 Arch = Annotated[str, typer.Option("--arch", metavar="ARCH", help="Architecture.")]
 Kernel = Annotated[str, typer.Option("--kernel", metavar="NAME", help="Qualified name, or a function name if unique.")]

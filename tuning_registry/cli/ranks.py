@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, print_data, say
+from tuning_registry.cli.console import print_data, say
 from tuning_registry.cli.opening import nothing_matches, open_store, selection_of
 from tuning_registry.cli.options import (
     ArchFilter,
@@ -20,6 +20,7 @@ from tuning_registry.cli.options import (
 )
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.ranks import render_ranks
+from tuning_registry.wording import count_of
 
 
 def ranks(
@@ -45,11 +46,11 @@ def ranks(
     print_data(render_ranks(fleet.outliers if outliers else fleet.ranks, style))
     if not fleet.ranks:
         say(nothing_matches(store, kernel, "vote or timing"))
-    elif fleet.factor is None and fleet.dissent is None:
+    elif fleet.time_ratio is None and fleet.dissent is None:
         say(f"{count_of(len(fleet.ranks), 'rank')}: too few to say which of them stands out")
     else:
         number = len(fleet.outliers)
         said = f"{number:,} of {count_of(len(fleet.ranks), 'rank')} {'stands' if number == 1 else 'stand'} out"
-        say(said if fleet.factor is not None else said + "; by votes alone: there are too few timings to compare")
+        say(said if fleet.time_ratio is not None else said + "; by votes alone: there are too few timings to compare")
     if exit_code and (fleet.outliers or not fleet.ranks):
         raise typer.Exit(1)

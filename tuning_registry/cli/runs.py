@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, print_data, say
+from tuning_registry.cli.console import print_data, say
 from tuning_registry.cli.opening import open_store
 from tuning_registry.cli.options import Db, FormatOption
 from tuning_registry.errors import printable
-from tuning_registry.rendering.base import Format, render_runs
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.runs import render_runs
+from tuning_registry.wording import count_of
 
 
 def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, current_user, print_data, say, track_files, write_stdout
+from tuning_registry.cli.console import current_user, print_data, say, track_files, write_stdout
 from tuning_registry.cli.opening import open_store, selection_of
 from tuning_registry.cli.options import (
     ArchFilter,
@@ -18,7 +18,6 @@ from tuning_registry.cli.options import (
     FormatOption,
     PackageFilter,
     Paths,
-    Policy,
     PolicyOption,
     RunFilter,
     SourceFilter,
@@ -31,6 +30,8 @@ from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.model.selection import Selection
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.overrides import render_exports
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
@@ -43,7 +44,7 @@ def export(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; - or nothing: stdout.")
     ] = None,
-    policy: PolicyOption = Policy.majority,
+    policy: PolicyOption = Policy.MAJORITY,
     generalize: Annotated[
         float | None,
         typer.Option(metavar="PERCENT", help="One * entry per kernel, accepting this slowdown; others keep their own."),
@@ -68,12 +69,12 @@ def export(
     store = open_store(ctx, db)
     selection = selection_of(arch, None, run, source, triton, package)
     options = ExportOptions(
-        min_votes,
-        min_agreement,
-        policy.value,
-        generalize,
-        max_regression,
-        _replaced_table(output) if max_regression is not None else None,
+        min_votes=min_votes,
+        min_agreement=min_agreement,
+        policy=policy,
+        generalize_percent=generalize,
+        max_regression_percent=max_regression,
+        replaced=_replaced_table(output) if max_regression is not None else None,
     )
     made = export_table(store, selection, options)
     write_export(made, output)
@@ -171,4 +172,4 @@ def write_export(made: Export, output: Path | None) -> None:
         say(f"* entries for {count_of(made.saving.kernels, 'kernel')} saved {count_of(made.saving.saved, 'entry')}; the worst "
             f"slowdown they accept is {made.saving.worst_percent:.2f} %")  # fmt: skip
     say(f"from {count_of(made.payload['tuning_registry']['recordings'], 'recording')}{on}; "
-         f"digest {made.payload['tuning_registry']['digest'][:16]}")  # fmt: skip
+         f"digest {made.digest[:16]}")  # fmt: skip

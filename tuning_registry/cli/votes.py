@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, print_data, say, track_files
+from tuning_registry.cli.console import print_data, say, track_files
 from tuning_registry.cli.opening import nothing_matches, open_store, selection_of
 from tuning_registry.cli.options import (
     ArchFilter,
@@ -17,19 +17,23 @@ from tuning_registry.cli.options import (
     KernelFilter,
     PackageFilter,
     Paths,
-    Policy,
     PolicyOption,
     RunFilter,
     SourceFilter,
     TritonFilter,
 )
 from tuning_registry.model.selection import Selection
-from tuning_registry.rendering.base import Format, render_disagreements, render_status, render_winners
+from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.costs import render_costs
+from tuning_registry.rendering.runs import render_status
+from tuning_registry.rendering.votes import render_disagreements, render_winners
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.overrides import Overrides
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
-    from tuning_registry.operations.election.tally import Entry
+    from tuning_registry.operations.election.tally import EntryVotes
 
 
 def winners(
@@ -40,16 +44,16 @@ def winners(
     source: SourceFilter = None,
     triton: TritonFilter = None,
     package: PackageFilter = None,
-    policy: PolicyOption = Policy.majority,
+    policy: PolicyOption = Policy.MAJORITY,
     style: FormatOption = Format.table,
     exit_code: ExitCode = False,
     db: Db = None,
 ) -> None:
     """Show the config that each entry elects, with its votes."""
-    from tuning_registry.operations.reports import find_winners
+    from tuning_registry.operations.votes import find_winners
 
     store = open_store(ctx, db)
-    found = find_winners(store, selection_of(arch, kernel, run, source, triton, package), policy.value)
+    found = find_winners(store, selection_of(arch, kernel, run, source, triton, package), policy)
     print_data(render_winners(found, style))
     say(count_of(len(found), "winner") if found else nothing_matches(store, kernel))
     if exit_code:
@@ -65,7 +69,7 @@ def disagreements(
     triton: TritonFilter = None,
     package: PackageFilter = None,
     cost: Annotated[
-        bool, typer.Option("--cost", help="With the gap between configs and what the winner costs, from timings.")
+        bool, typer.Option("--cost", help="Also show how much slower the elected config is, from the timings.")
     ] = False,
     style: FormatOption = Format.table,
     exit_code: ExitCode = False,
@@ -73,7 +77,7 @@ def disagreements(
 ) -> None:
     """Show entries for which ranks chose more than one config, and who chose what."""
     from tuning_registry.operations.costs import CONFLICT, NOT_TIMED, find_costs
-    from tuning_registry.operations.reports import find_disagreements
+    from tuning_registry.operations.votes import find_disagreements
 
     store = open_store(ctx, db)
     selection = selection_of(arch, kernel, run, source, triton, package)
@@ -95,13 +99,14 @@ def disagreements(
         raise typer.Exit(1)
 
 
-def _say_overrides(store: Store, split: Sequence[Entry]) -> None:
+def _say_overrides(store: Store, split: Sequence[EntryVotes]) -> None:
     """What ranks chose is one thing, what an entry gets another: name the pins and bans on these entries."""
-    from tuning_registry.operations.election.reasons import overrides_of
-    from tuning_registry.operations.overrides import Overrides, list_overrides
+    from tuning_registry.operations.overrides import list_overrides
 
-    overrides = Overrides(list_overrides(store)) if split else Overrides()
-    touching = {override.id: override for entry in split for override in overrides_of(entry, overrides)}
+    overrides = Overrides(list_overrides(store) if split else ())
+    touching = {
+        override.id: override for entry in split for override in overrides.touching(entry.arch, entry.kernel, entry.key)
+    }
     if touching:
         named = ", ".join(f"#{number} {touching[number].action}" for number in sorted(touching))
         say(
@@ -112,7 +117,7 @@ def _say_overrides(store: Store, split: Sequence[Entry]) -> None:
 def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode = False) -> None:
     """Report the disagreements among recordings in one go, without a database file."""
     from tuning_registry.operations.ingest.merge import ingest_in_memory
-    from tuning_registry.operations.reports import find_disagreements
+    from tuning_registry.operations.votes import find_disagreements
 
     store = ingest_in_memory(paths, track=track_files)
     found, total = find_disagreements(store, Selection())
@@ -124,7 +129,7 @@ def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode
 
 def status(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:
     """Show the database, its revision, and what it holds."""
-    from tuning_registry.operations.reports import describe_status
+    from tuning_registry.operations.status import describe_status
 
     found = describe_status(open_store(ctx, db))
     print_data(render_status(found, style))
