@@ -79,10 +79,10 @@ def test_json_of_a_disagreement(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(result.stdout) == [
         {
             "arch": "sm90", "kernel": "k", "key": "M=1", "tie": False, "triton": "", "package": "", "version": "",
-            "votes": [
-                {"config": A, "count": 2, "ranks": [0, 2], "runs": {"demo": [0, 2]}},
-                {"config": B, "count": 1, "ranks": [1], "runs": {"demo": [1]}},
-            ],
+            "choices": [
+                {"config": A, "votes": 2, "ranks": [0, 2], "runs": {"demo": [0, 2]}},
+                {"config": B, "votes": 1, "ranks": [1], "runs": {"demo": [1]}},
+            ], "total_votes": 3,
         }
     ]  # fmt: skip
 
@@ -292,7 +292,7 @@ def test_csv_cells_are_not_formulas(sqlite_cli: Cli, tmp_path: Path) -> None:
     write_ranks(tmp_path, [A, B], kernel="=cmd()")
     sqlite_cli("ingest", tmp_path, "--run", "@run")
     rows = list(csv.DictReader(io.StringIO(sqlite_cli("disagreements", "--format", "csv").stdout)))
-    assert [(row["kernel"], row["runs"], row["count"], row["ranks"]) for row in rows] == [
+    assert [(row["kernel"], row["runs"], row["votes"], row["ranks"]) for row in rows] == [
         ("'=cmd()", "'@run", "1", "0"), ("'=cmd()", "'@run", "1", "1"),
     ]  # fmt: skip
 

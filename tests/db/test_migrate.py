@@ -29,8 +29,9 @@ from tuning_registry.errors import SchemaError
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
-from tuning_registry.operations.reports import describe_status, find_winners
 from tuning_registry.operations.runs import list_runs
+from tuning_registry.operations.status import describe_status
+from tuning_registry.operations.votes import find_winners
 
 A = config(B=16)
 DATA = Path(__file__).parents[1] / "data"

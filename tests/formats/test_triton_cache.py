@@ -19,8 +19,9 @@ from tuning_registry.model.canonical import config_text
 from tuning_registry.model.records import Recording
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
-from tuning_registry.operations.reports import describe_status, find_winners
 from tuning_registry.operations.runs import list_runs
+from tuning_registry.operations.status import describe_status
+from tuning_registry.operations.votes import find_winners
 
 DATA = Path(__file__).parents[1] / "data"
 WHOLE = DATA / "triton-cache"  # with compiled kernels' metadata

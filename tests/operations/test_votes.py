@@ -15,8 +15,8 @@ from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
-from tuning_registry.operations.reports import find_disagreements, find_winners
 from tuning_registry.operations.runs import withdraw_run
+from tuning_registry.operations.votes import find_disagreements, find_winners
 
 REAL = sorted(H200.glob("rec.rank*.json"))
 A, B = config(B=16), config(B=8, num_warps=8)

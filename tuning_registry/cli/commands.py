@@ -123,6 +123,6 @@ def _selection(given: Mapping[str, Any]) -> Selection:
 
 
 def nothing_matches(store: Store, kernel: str | None, what: str = "vote") -> str:
-    from tuning_registry.operations.reports import what_there_is
+    from tuning_registry.operations.status import what_there_is
 
     return printable(f"no {what} matches. {what_there_is(store, kernel)}")

@@ -41,8 +41,3 @@ def track_files(files: Sequence[T]) -> Iterator[T]:
     from rich.progress import track
 
     yield from track(files, "reading", console=Console(stderr=True), transient=True)
-
-
-def count_of(number: int, noun: str) -> str:
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {noun if number == 1 else plural}"

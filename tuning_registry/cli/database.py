@@ -9,13 +9,14 @@ import typer
 from tuning_registry.cli.commands import Target, command, database_of
 from tuning_registry.cli.console import print_data, print_message
 from tuning_registry.cli.options import Db, FormatOption
-from tuning_registry.rendering.base import Format, render_status
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.runs import render_status
 
 
 @command(examples=("registry status", "registry status --format json"))
 def status(target: Target, style: FormatOption = Format.table) -> None:
     """Show which database is used, its schema revision, and what it holds."""
-    from tuning_registry.operations.reports import describe_status
+    from tuning_registry.operations.status import describe_status
 
     found = describe_status(target.open())
     print_data(render_status(found, style))

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
 
 from tuning_registry.rendering.base import Format
-
-
-class Policy(StrEnum):
-    """The names in `evidence.POLICIES`, as Typer needs them."""
-
-    majority = "majority"
-    fastest = "fastest"
-    minimax = "minimax"
-
+from tuning_registry.rules.evidence import Policy
 
 PolicyOption = Annotated[
     Policy,

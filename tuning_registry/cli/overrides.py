@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from tuning_registry.cli.commands import Target, command
-from tuning_registry.cli.console import count_of, print_data, print_message
+from tuning_registry.cli.console import print_data, print_message
 from tuning_registry.cli.options import FormatOption
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.overrides import render_overrides
+from tuning_registry.wording import count_of
 
 Arch = Annotated[str, typer.Option("--arch", metavar="ARCH", help="Architecture, such as sm90 or gfx942.")]
 Kernel = Annotated[

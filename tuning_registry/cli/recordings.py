@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuning_registry.cli.commands import Target, command, database_of, nothing_matches
-from tuning_registry.cli.console import count_of, print_data, print_message, track_files
+from tuning_registry.cli.console import print_data, print_message, track_files
 from tuning_registry.cli.options import Db, ExitCode, FormatOption, StatedPackages, StatedTriton
 from tuning_registry.errors import printable
 from tuning_registry.model.selection import parse_packages
-from tuning_registry.rendering.base import Format, render_misses, render_runs
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.misses import render_misses
+from tuning_registry.rendering.runs import render_runs
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.operations.ingest.ingest import IngestReport

@@ -13,7 +13,8 @@ from tuning_registry.cli.options import ExitCode, FormatOption, Paths, StatedTri
 from tuning_registry.cli.tables import write_export
 from tuning_registry.cli.votes import split_of
 from tuning_registry.model.selection import Selection
-from tuning_registry.rendering.base import Format, render_disagreements
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.votes import render_disagreements
 
 
 @command(examples=("registry merge 'recordings/rec.rank*.json' -o sm90.json --triton 3.6.0",))
@@ -39,7 +40,7 @@ def merge(
 def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode = False) -> None:
     """Report the disagreements among recordings."""
     from tuning_registry.operations.ingest.ingest import ingest_in_memory
-    from tuning_registry.operations.reports import find_disagreements
+    from tuning_registry.operations.votes import find_disagreements
 
     store = ingest_in_memory(paths, track=track_files)
     found, total = find_disagreements(store, Selection())

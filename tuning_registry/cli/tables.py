@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuning_registry.cli.commands import Target, command
-from tuning_registry.cli.console import count_of, print_data, print_message, write_stdout
-from tuning_registry.cli.options import VOTES, FormatOption, Policy, PolicyOption
+from tuning_registry.cli.console import print_data, print_message, write_stdout
+from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.rendering.base import Format
-from tuning_registry.rendering.differences import render_differences
+from tuning_registry.rendering.differences import render_changes
 from tuning_registry.rendering.overrides import render_exports
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
     from tuning_registry.model.selection import Selection
-    from tuning_registry.operations.differences import Comparison, Difference
+    from tuning_registry.operations.differences import TableComparison
     from tuning_registry.operations.export import Export, ExportOptions
+    from tuning_registry.rules.table_diff import EntryChange
 
 Table = Annotated[Path, typer.Argument(metavar="TABLE", help="Table file.")]
 
@@ -44,7 +47,7 @@ def export(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Output file, or - for stdout (the default)."),
     ] = None,
-    policy: PolicyOption = Policy.majority,
+    policy: PolicyOption = Policy.MAJORITY,
     generalize: Annotated[
         float | None,
         typer.Option(
@@ -72,7 +75,7 @@ def export(
     options = ExportOptions(
         min_votes=min_votes,
         min_agreement=min_agreement,
-        policy=policy.value,
+        policy=policy,
         generalize_percent=generalize,
         max_regression_percent=max_regression,
         replaced=_replaced_table(output) if max_regression is not None else None,
@@ -141,8 +144,8 @@ def write_export(made: Export, output: Path | None) -> None:
         )
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
-    ours = made.payload["tuning_registry"]
-    print_message(f"from {count_of(ours['recordings'], 'recording')}{on}; digest {ours['digest'][:16]}")
+    recordings = made.payload["tuning_registry"]["recordings"]
+    print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.digest[:16]}")
 
 
 @command(*VOTES, examples=("registry diff sm90.json", "registry diff old.json sm90.json --exit-code"))
@@ -169,21 +172,21 @@ def diff(
         other = "the current votes"
         compared = compare_with_votes(target.open(), table, target.selection)
         print_message(_how_compared(compared))
-        found = compared.differences
-    print_data(render_differences(found, style))
+        found = compared.changes
+    print_data(render_changes(found, style))
     counts = [
         f"{number:,} {what}"
         for what in ("added", "dropped", "changed")
-        if (number := sum(one.change.change == what for one in found))
+        if (number := sum(one.change == what for one in found))
     ]
-    alike = sum(one.change.is_served_alike for one in found)
+    alike = sum(one.is_served_alike for one in found)
     note = f"; {alike:,} not shown, since wider entries give the same config" if alike and style is Format.table else ""
     print_message(f"{printable(str(old))} and {other}: {', '.join(counts) or 'no differences'}{note}")
     if exit_code and found:
         raise typer.Exit(1)
 
 
-def _between_files(target: Target, old: TunedTable, new: TunedTable) -> list[Difference]:
+def _between_files(target: Target, old: TunedTable, new: TunedTable) -> list[EntryChange]:
     from tuning_registry.operations.differences import compare_tables
 
     pairs = {
@@ -205,13 +208,8 @@ def _between_files(target: Target, old: TunedTable, new: TunedTable) -> list[Dif
         return compare_tables(old, new, None, target.selection)
 
 
-def _how_compared(compared: Comparison) -> str:
-    chosen = compared.selection
-    packages = ", ".join(f"{name}={version}" for name, version in chosen.packages.items())
-    filters = {"run": ", ".join(chosen.runs), "source": chosen.source, "triton": chosen.triton, "package": packages}
-    shown = "; ".join(f"{name} {value}" for name, value in filters.items() if value) or "all votes"
-    logged = f" (the filters of its export on {compared.logged_at[:10]})" if compared.logged_at else ""
-    return printable(f"compared with {shown}{logged}")
+def _how_compared(compared: TableComparison) -> str:
+    return printable(f"compared with {compared.compared_with()}")
 
 
 @command(*VOTES, examples=("registry check sm90.json", "registry check sm90.json --run july"))
@@ -233,7 +231,7 @@ def check(target: Target, path: Table) -> None:
     if found.problems:
         print_message(f"{name}: {count_of(len(found.problems), 'problem')}")
         raise typer.Exit(1)
-    print_message(f"{name}: OK, {count_of(found.entries, 'entry')} as the votes and overrides decide")
+    print_message(f"{name}: {found}")
 
 
 @command(examples=("registry exports", "registry exports --digest 53e442ce"))

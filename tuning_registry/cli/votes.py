@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuning_registry.cli.commands import Target, command, nothing_matches
-from tuning_registry.cli.console import count_of, print_data, print_message
-from tuning_registry.cli.options import ALL, ExitCode, FormatOption, Policy, PolicyOption
+from tuning_registry.cli.console import print_data, print_message
+from tuning_registry.cli.options import ALL, ExitCode, FormatOption, PolicyOption
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.rendering.base import Format, render_disagreements, render_winners
+from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.costs import render_costs
 from tuning_registry.rendering.explanations import near_key_text, render_explained
 from tuning_registry.rendering.ranks import render_ranks
+from tuning_registry.rendering.votes import render_disagreements, render_winners
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.overrides import Overrides
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
-    from tuning_registry.operations.election.tally import Entry
+    from tuning_registry.operations.election.tally import EntryVotes
     from tuning_registry.operations.explain import Explanation
 
 
@@ -30,12 +34,12 @@ if TYPE_CHECKING:
         "registry winners --run july --policy fastest --format csv",
     ),
 )
-def winners(target: Target, policy: PolicyOption = Policy.majority, style: FormatOption = Format.table) -> None:
+def winners(target: Target, policy: PolicyOption = Policy.MAJORITY, style: FormatOption = Format.table) -> None:
     """Show the elected config of every entry, with its votes."""
-    from tuning_registry.operations.reports import find_winners
+    from tuning_registry.operations.votes import find_winners
 
     store = target.open()
-    found = find_winners(store, target.selection, policy.value)
+    found = find_winners(store, target.selection, policy)
     print_data(render_winners(found, style))
     print_message(count_of(len(found), "winner") if found else nothing_matches(store, target.selection.kernel))
 
@@ -58,7 +62,7 @@ def disagreements(
 ) -> None:
     """Show the entries for which ranks chose different configs, and who chose which."""
     from tuning_registry.operations.costs import CONFLICT, NOT_TIMED, find_costs
-    from tuning_registry.operations.reports import find_disagreements
+    from tuning_registry.operations.votes import find_disagreements
 
     store = target.open()
     if cost:
@@ -79,13 +83,14 @@ def disagreements(
         raise typer.Exit(1)
 
 
-def _print_overrides(store: Store, split: Sequence[Entry]) -> None:
+def _print_overrides(store: Store, split: Sequence[EntryVotes]) -> None:
     """Name the pins and bans on these entries: an entry may get another config than its votes elect."""
-    from tuning_registry.operations.election.reasons import overrides_of
-    from tuning_registry.operations.overrides import Overrides, list_overrides
+    from tuning_registry.operations.overrides import list_overrides
 
-    overrides = Overrides(list_overrides(store)) if split else Overrides()
-    touching = {override.id: override for entry in split for override in overrides_of(entry, overrides)}
+    overrides = Overrides(list_overrides(store) if split else ())
+    touching = {
+        override.id: override for entry in split for override in overrides.touching(entry.arch, entry.kernel, entry.key)
+    }
     if touching:
         named = ", ".join(f"#{number} {touching[number].action}" for number in sorted(touching))
         print_message(
@@ -110,7 +115,7 @@ def explain(
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="Shape key. Without it, every entry of the kernel.")
     ] = None,
-    policy: PolicyOption = Policy.majority,
+    policy: PolicyOption = Policy.MAJORITY,
     style: FormatOption = Format.table,
 ) -> None:
     """Explain an entry: its votes, timings and overrides, and why its config was chosen.
@@ -120,7 +125,7 @@ def explain(
     from tuning_registry.operations.explain import explain as find_explanation
 
     store = target.open()
-    found = find_explanation(store, target.selection, key, policy.value)
+    found = find_explanation(store, target.selection, key, policy)
     print_data(render_explained(found.entries, style))
     if found.entries:
         print_message(count_of(len(found.entries), "entry"))
@@ -175,11 +180,11 @@ def ranks(
     count = count_of(len(fleet.ranks), "rank")
     if not fleet.ranks:
         print_message(nothing_matches(store, target.selection.kernel, "vote or timing"))
-    elif fleet.factor is None and fleet.dissent is None:
+    elif fleet.time_ratio is None and fleet.dissent is None:
         print_message(f"{count}: too few to find outliers")
     else:
         number = len(fleet.outliers)
-        by_votes = "" if fleet.factor is not None else ", by votes alone: too few timings to compare speeds"
+        by_votes = "" if fleet.time_ratio is not None else ", by votes alone: too few timings to compare speeds"
         print_message(f"{number:,} of {count} {'is an outlier' if number == 1 else 'are outliers'}{by_votes}")
     if exit_code and (fleet.outliers or not fleet.ranks):
         raise typer.Exit(1)

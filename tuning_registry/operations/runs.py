@@ -1,4 +1,4 @@
-"""Runs: listing them, withdrawing one, restoring it."""
+"""The recorded runs, which can be listed, withdrawn and restored."""
 
 from __future__ import annotations
 
@@ -6,30 +6,34 @@ import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Row
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.store import Store
-from tuning_registry.errors import SelectionError
+from tuning_registry.errors import SelectionError, printable
 from tuning_registry.model.canonical import check_text
+from tuning_registry.model.names import rank_ranges
+from tuning_registry.model.results import Result
 from tuning_registry.model.selection import MISSING
+from tuning_registry.wording import count_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A run and what its current recordings say; lists are sorted, empty values left out.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Run(Result):
+    """A run with what its current recordings state. Lists are sorted and hold no empty values.
 
     Attributes:
         name: Name of the run.
         ranks: Ranks that are recorded.
-        recordings: Number of recordings; more than ranks where a Triton cache is one of nobody's.
-        world_size: Ranks of the job; None when unknown.
+        recordings: Number of recordings; exceeds the number of ranks if a Triton cache belongs to no rank.
+        world_size: Number of ranks of the job; None if unknown.
         votes: Number of votes.
-        archs, triton, packages, devices, sources, hosts: What is recorded, each distinct value once; `none`
-            in `triton` where some recordings state a version and others do not.
+        archs, triton, packages, devices, sources, hosts: The distinct values; `triton` includes `none` if some
+            recordings state a version and others do not.
         ingested_at: Time of its last ingest, UTC, ISO 8601.
-        withdrawn_at: When it was withdrawn; None when it counts.
+        withdrawn_at: When it was withdrawn; None if it counts.
     """
 
     name: str
@@ -45,6 +49,26 @@ class Run:
     hosts: tuple[str, ...]
     ingested_at: str
     withdrawn_at: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as JSON holds it."""
+        lists = ("archs", "triton", "packages", "devices", "hosts", "sources")
+        return {
+            "run": self.name,
+            "ranks": list(self.ranks),
+            "world_size": self.world_size,
+            "recordings": self.recordings,
+            "votes": self.votes,
+            **{name: list(getattr(self, name)) for name in lists},
+            "ingested_at": self.ingested_at,
+            "withdrawn_at": self.withdrawn_at,
+        }
+
+    def __str__(self) -> str:
+        """One readable line."""
+        ranks = f"ranks {rank_ranges(self.ranks)}" if self.ranks else "no ranks"
+        withdrawn = ", withdrawn" if self.withdrawn_at else ""
+        return printable(f"{self.name}: {ranks}, {count_of(self.votes, 'vote')}{withdrawn}")
 
 
 def list_runs(store: Store) -> list[Run]:
@@ -128,7 +152,7 @@ def _set_withdrawn(store: Store, run: str, withdrawn_at: str | None) -> bool:
     with store.writing() as transaction:
         found = transaction.rows(queries.recordings.runs_by_name([run]))
         if not found:
-            raise SelectionError(f"no run {run!r}; registry runs lists them")
+            raise SelectionError(f"there is no run {run!r}; registry runs lists the recorded runs")
         if bool(found[0]["withdrawn_at"]) == bool(withdrawn_at):
             return False
         transaction.set_withdrawn(run, withdrawn_at)
