@@ -95,7 +95,7 @@ def test_without_timings_a_disagreement_is_shown_all_the_same(cli: Cli, tmp_path
     (entry,) = json.loads(done.stdout)
     assert (entry["verdict"], entry["winner_slower_for_dissenters_percent"]) == ("not timed", None)
     assert entry["choices"][1]["slower_than_winner_percent"] is None
-    assert "1 of 1 entry disagrees: 0 conflicts beyond the noise of the timings" in done.stderr
+    assert "1 of 1 entry disagrees: 0 conflicts beyond the timing noise" in done.stderr
     assert "no rank timed it together with the elected config" in cli("disagreements", "--cost").stdout
 
 
@@ -113,7 +113,7 @@ def test_withdrawn_runs_and_other_versions_lend_no_timings(store: Store, tmp_pat
 def test_entries_without_timings_are_counted_not_called_harmless(cli: Cli) -> None:
     cli("ingest", *sorted(H200.glob("rec.*")), "--run", "demo")
     assert cli("disagreements", "--cost").stderr.splitlines()[-1].endswith(
-        ": 0 conflicts beyond the noise of the timings; 12 not timed"
+        ": 0 conflicts beyond the timing noise; 12 not timed"
     )  # fmt: skip
 
 

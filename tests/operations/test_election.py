@@ -221,7 +221,9 @@ def test_a_table_slower_than_the_one_it_replaces_is_refused(store: Store, tmp_pa
         write_recording(tmp_path / f"{rank}.json", document)
     take(store, tmp_path, run=None)
     old = TunedTable("sm90", {"k": {"M=1": A, "M=2": A}, "gone": {"M=1": A}})
-    with pytest.raises(SelectionError, match=r"for 1 of the entries it replaces: k M=1: 20.0 % slower \(B=1 .* -> B=2 "):
+    with pytest.raises(
+        SelectionError, match=r"for 1 of the entries it replaces: k M=1: 20.0 % slower \(B=1 .* -> B=2 "
+    ):
         export_table(store, SM90, ExportOptions(max_regression_percent=10, replaced=old))
     assert export_table(store, SM90, ExportOptions(max_regression_percent=25, replaced=old)).entries == 2
     assert export_table(store, SM90, ExportOptions(max_regression_percent=0, replaced=None)).entries == 2
