@@ -1,4 +1,4 @@
-"""Every block of the README is run: commands must print what it shows, Python must pass."""
+"""Every block of the README is run: commands must print what it shows, Python must pass, no command is missing."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from tests.conftest import ROOT
+from tuning_registry.cli.app import app
 
 README = (ROOT / "README.md").read_text()
 # Documents whose console blocks are run, and the least number of commands in them.
 TOURS = {"README.md": 10, "docs/evidence.md": 10}
+CODE = re.compile(r"^```\w*\n.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -68,11 +73,46 @@ def test_documents_tell_the_truth(tmp_path: Path, shell: dict[str, str], documen
     subprocess.run([sys.executable, "-c", python], cwd=tmp_path, env=shell, check=True)
 
 
-def test_every_command_is_in_the_readme() -> None:
-    from tests.cli.test_cli import all_commands
+def reference() -> str:
+    """The page docs/commands.md: every command with its arguments and the first paragraph of its help."""
+    rows = []
+    for name, command in leaf_commands():
+        usage = command.get_usage(typer.Context(command, info_name=name))
+        usage = re.sub(r" \[OPTIONS\]| COMMAND.*|[{}]", "", usage).replace("......", "...")
+        summary = " ".join(command.help.partition("\n\n")[0].split()).replace("|", "\\|")
+        rows.append(f"| `registry {' '.join(usage.split()[1:])}` | {summary} |\n")
+    return (
+        "# Commands\n\n"
+        "`registry NAME --help` lists the options of a command.\n\n"
+        "| command | what it does |\n| --- | --- |\n" + "".join(rows)
+    )
 
-    for command in all_commands():
-        assert command.split()[-1] in README, command
+
+def leaf_commands() -> list[tuple[str, Any]]:
+    """Every command that can be run, with its full name, in the order of `--help`."""
+
+    def walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+        if getattr(command, "invoke_without_command", True):
+            yield name, command
+        for key, child in getattr(command, "commands", {}).items():
+            yield from walk(child, f"{name} {key}".strip())
+
+    return list(walk(typer.main.get_command(app), ""))
+
+
+def test_the_list_of_commands_is_what_the_program_has(request: pytest.FixtureRequest) -> None:
+    path = ROOT / "docs" / "commands.md"
+    if request.config.getoption("--rewrite-golden"):
+        path.write_text(reference())
+    assert path.read_text() == reference(), "docs/commands.md differs; pytest --rewrite-golden rewrites it"
+
+
+def test_documents_name_no_command_that_is_gone() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    code = "\n".join(span for page in pages for span in CODE.findall(page.read_text()))
+    named = set(re.findall(r"(?:^|[`$(&|] ?)registry ((?:db |runs )?[a-z]+)", code, re.MULTILINE))
+    assert len(named) > 15
+    assert named - {name for name, _ in leaf_commands()} <= {"db"}  # the group
 
 
 def test_links_lead_somewhere() -> None:

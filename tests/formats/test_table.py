@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-import tuning_registry
 from tests.conftest import H200, ROOT, config
 from tuning_registry import TunedTable, load, write
 from tuning_registry.errors import FormatError, TableError
@@ -320,11 +319,6 @@ def test_user_folder_is_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert locations.user_folder() == with_library
     monkeypatch.delenv("XDG_DATA_HOME")
     assert locations.user_folder() == Path.home() / ".local/share/tuning-registry"
-
-
-def test_public_names() -> None:
-    assert {"load", "TunedTable", "write", "count_votes", "merge_votes", "disagreements", "merge_records",
-            "disagreement_report"} <= set(tuning_registry.__all__)  # fmt: skip
 
 
 @pytest.mark.parametrize(

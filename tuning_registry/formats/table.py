@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from tuning_registry.errors import FormatError, RecordingError, TableError
-from tuning_registry.formats.files import kind_of, parse_json, read_bytes, write_atomically
+from tuning_registry.formats.files import kind_of, parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import (
@@ -241,18 +241,6 @@ def table_payload(arch: str, kernels: Kernels, source: str = "", *, triton: str 
 def table_bytes(payload: Mapping[str, Any]) -> bytes:
     """The one byte sequence of a table: UTF-8, LF, one final newline, whatever the platform."""
     return (dump_json(payload, indent=1) + "\n").encode()
-
-
-def write(arch: str, kernels: Kernels, path: str | Path, source: str = "", *, triton: str = "",
-          packages: Mapping[str, str] | None = None) -> None:  # fmt: skip
-    """Write a table file, atomically.
-
-    Raises:
-        FormatError: A name or config is not accepted.
-        FileError: The file cannot be written; an old one is untouched.
-    """
-    payload = table_payload(arch, kernels, source, triton=triton, packages=packages)
-    write_atomically(Path(path), table_bytes(payload))
 
 
 def read_table(path: Path) -> TunedTable:

@@ -16,6 +16,14 @@ from tuning_registry.errors import FormatError
 # The six fields of a config. Only fields that early recordings leave out have a default (the same as Triton's).
 DEFAULTS: Mapping[str, object] = {"num_ctas": 1, "maxnreg": None, "ir_override": None}
 FIELDS = ("kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
+# The launch options that some GPU can run: least, most, and whether null (Triton decides) is allowed.
+# 64 warps are 2,048 threads of 32 lanes or 4,096 of 64, more than any block holds; registers end at 255 per thread.
+RANGES: Mapping[str, tuple[int, int, bool]] = {
+    "num_warps": (1, 64, True),
+    "num_stages": (0, 64, True),
+    "num_ctas": (1, 32, False),
+    "maxnreg": (1, 1024, True),
+}
 # Fields that other Triton releases write and that have no effect at this value. Any other value changes the
 # compiled kernel, so the config is refused. Source: triton.Config of 3.2 and 3.3 (warp
 # specialisation) and Triton's autotune cache files (`pre_hook`).
@@ -86,8 +94,19 @@ def config_text(config: object) -> str:
             null.
 
     Raises:
-        FormatError: A field is missing, unknown or of the wrong type; `path` leads to it.
+        FormatError: A field is missing, unknown, of the wrong type or out of range (`RANGES`); `path` leads to it.
     """
+    full = _full_config(config)
+    for field, (least, most, has_null) in RANGES.items():
+        value = full[field]
+        if value is not None and not least <= value <= most:
+            null = " or null" if has_null else ""
+            raise FormatError(f"expected an integer from {least} to {most}{null}, found {describe(value)}", (field,))
+    return dump_json(full)
+
+
+def _full_config(config: object) -> dict[str, Any]:
+    """The six fields of a config, each of the right type; launch options may be out of range."""
     if not isinstance(config, Mapping):
         raise FormatError(f"expected a config object, found {describe(config)}")
     full = {**DEFAULTS, **config}
@@ -103,11 +122,13 @@ def config_text(config: object) -> str:
         if field not in full:
             raise FormatError(f"required config field {field!r} is missing", (field,))
         _CHECKS[field](full[field], (field,))
-    return dump_json(full)
+    return full
 
 
 def parse_config(text: str) -> dict[str, Any]:
     """The config whose canonical text is `text`; the strict inverse of `config_text`.
+
+    Also reads texts with launch options out of range, which older databases may hold.
 
     Raises:
         FormatError: `text` is not a canonical text.
@@ -116,7 +137,7 @@ def parse_config(text: str) -> dict[str, Any]:
         config = load_config(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not the canonical text of a config: {error}") from error
-    if config_text(config) != text:
+    if dump_json(_full_config(config)) != text:
         raise FormatError("not the canonical text of a config: the value is valid but spelled differently")
     return config
 
@@ -219,14 +240,10 @@ def _listed(value: object) -> object:
     return value
 
 
-def _check_count(value: object, path: tuple[str, ...]) -> None:
-    if type(value) is not int:
-        raise FormatError(f"expected an integer, found {describe(value)}", path)
-
-
-def _check_maxnreg(value: object, path: tuple[str, ...]) -> None:
-    if value is not None and type(value) is not int:
-        raise FormatError(f"expected an integer or null, found {describe(value)}", path)
+def _check_launch_option(value: object, path: tuple[str, ...]) -> None:
+    has_null = RANGES[path[0]][2]
+    if type(value) is not int and not (value is None and has_null):
+        raise FormatError(f"expected an integer{' or null' if has_null else ''}, found {describe(value)}", path)
 
 
 def _check_ir_override(value: object, path: tuple[str, ...]) -> None:
@@ -267,9 +284,6 @@ def check_value(value: object, path: tuple[str, ...]) -> None:
 
 _CHECKS: Mapping[str, Callable[[object, tuple[str, ...]], None]] = {
     "kwargs": _check_kwargs,
-    "num_warps": _check_count,
-    "num_stages": _check_count,
-    "num_ctas": _check_count,
-    "maxnreg": _check_maxnreg,
+    **dict.fromkeys(RANGES, _check_launch_option),
     "ir_override": _check_ir_override,
 }

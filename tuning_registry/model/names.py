@@ -10,7 +10,10 @@ MAX_RUN_BYTES = 1000  # length of a run's name: Postgres cannot index texts beyo
 ANY_KEY = "*"  # in a table: every key of the kernel that has no entry
 UNNAMED = "?"  # the name of a key value that has none (in Triton's cache files)
 
-_KNOWN_ARCH = re.compile(r"sm[0-9]{1,5}[a-z]?|gfx[0-9a-f]{1,8}|unknown")
+_KNOWN_ARCH = re.compile(r"sm[0-9]{1,5}|gfx[0-9a-f]{1,8}|unknown")
+_NVIDIA = re.compile(
+    r"sm_?([0-9]{1,5})[a-z]?|([0-9]{2,3})[af]?|(?:sm_?)?([0-9]{1,3})\.([0-9])|\(([0-9]{1,3}), ?([0-9])\)"
+)
 _NUMBER_LIKE = re.compile(
     r"[+-]?([0-9][0-9_]*(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|True|False|None|nan|[+-]?inf", re.IGNORECASE
 )
@@ -21,15 +24,19 @@ _SPECIAL = re.compile(r"[\\|=]")
 _ESCAPED_OR_BAR = re.compile(r"\\.|\|", re.DOTALL)
 
 
-def normal_arch(arch: str) -> str:
+def normal_arch(arch: str | tuple[int, int]) -> str:
     """The one spelling of an architecture: `sm90`, `sm103`, `gfx942`.
 
-    AMD's runtime adds feature suffixes (`gfx942:sramecc+:xnack-`), tools differ in case and write
-    `sm_90`: all are cut to the base name. Any other spelling is kept as given.
+    NVIDIA's are also written as `sm_90`, `SM90`, with the suffix of a compilation target (`sm_90a`, `sm_100f`), and as a
+    compute capability: `10.0`, `100`, `(10, 0)` as text or as a tuple. AMD's runtime adds feature suffixes
+    (`gfx942:sramecc+:xnack-`). Any other spelling is returned as given.
     """
-    base = arch.strip().lower().partition(":")[0]
-    base = re.sub(r"^sm_(?=[0-9])", "sm", base)
-    return base if is_known_arch(base) else arch
+    text = arch if isinstance(arch, str) else str(tuple(arch))
+    base = text.strip().lower().partition(":")[0]
+    nvidia = _NVIDIA.fullmatch(base)
+    if nvidia:
+        return "sm" + "".join(part for part in nvidia.groups() if part)
+    return base if is_known_arch(base) else text
 
 
 def is_known_arch(arch: str) -> bool:

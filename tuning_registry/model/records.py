@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
+import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +23,11 @@ ByEntry = Mapping[str, Mapping[str, Mapping[str, T]]]
 
 Times = tuple[float, float, float]  # median, 20th and 80th percentile, in milliseconds
 FAILED: Final[Times] = (math.nan, math.nan, math.nan)
+_MEDIAN: Final = struct.Struct("d")  # the first of three
 
 
 class Timing(NamedTuple):
-    """One candidate (its canonical text) and its times in milliseconds, all None when it failed."""
+    """One candidate (its canonical text) and its times in milliseconds, all None if it failed or has no possible time."""
 
     config: str
     median_ms: float | None
@@ -74,6 +77,14 @@ class TimedCandidates:
         flat = array("d", self.packed_ms)
         triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
         return [None if math.isnan(three[0]) else three for three in triples]
+
+    def may_win(self, text: str) -> bool:
+        """Whether a candidate has a time here, or is not among those that were timed."""
+        position = bisect.bisect_left(self.configs, text)
+        if self.configs[position : position + 1] != (text,):
+            return True
+        (median,) = _MEDIAN.unpack_from(self.packed_ms, position * _MEDIAN.size * 3)
+        return not math.isnan(median)
 
     @property
     def fingerprint(self) -> str:
@@ -152,6 +163,12 @@ class Header:
         _check_strings(self.modules, "modules")
 
 
+# Reasons of observations: why a choice does not vote. Databases store them.
+SINGLE_CANDIDATE: Final = "single candidate"
+ALL_FAILED: Final = "every candidate failed"
+IMPOSSIBLE_TIME: Final = "impossible time"  # of the winner
+ECHO: Final = "echo of Triton's disk cache"
+IN_A_CACHE: Final = "winner in a Triton cache"  # nobody knows which rank timed it, or whether one rank did
 # Prefix of the reason of an observation of a pinned launch that the table did not decide.
 MISS_REASON = "miss: "
 NOT_STATED = "none"  # how a filter selects recordings that do not state a version; not a version itself

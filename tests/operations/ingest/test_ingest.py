@@ -125,7 +125,7 @@ def test_version_1_keeps_everything_it_says(store: Store, tmp_path: Path) -> Non
     assert made.payload["packages"] == {"flash-linear-attention": "0.6.0"}
     assert made.devices == {"NVIDIA H200 (132 multiprocessors)": 1}
     for flags in ({"run": "other"}, {"triton": "3.7.0"}, {"rank": 3}, {"packages": {"flash-linear-attention": "1"}}):
-        with pytest.raises(ConflictError, match="but the recording says"):
+        with pytest.raises(ConflictError, match="but the recording states"):
             take(store, path, **{"run": None, **flags})  # type: ignore[arg-type]
 
 

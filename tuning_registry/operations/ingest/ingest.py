@@ -128,7 +128,7 @@ def _read(sources: Iterable[Source], options: IngestOptions) -> tuple[Batch, lis
     for source in sources:
         try:
             if isinstance(source, TritonCache):
-                unowned += _read_cache(batch, source, attribution, options)
+                unowned += _read_cache(batch, source, attribution, options, errors)
                 continue
             recording = reader.read(source)
             attribution.note(recording)
@@ -146,10 +146,13 @@ def _read(sources: Iterable[Source], options: IngestOptions) -> tuple[Batch, lis
     return batch, errors, unowned
 
 
-def _read_cache(batch: Batch, cache: TritonCache, attribution: Attribution, options: IngestOptions) -> bool:
+def _read_cache(
+    batch: Batch, cache: TritonCache, attribution: Attribution, options: IngestOptions, errors: list[RegistryError]
+) -> bool:
     """Add a Triton cache to the batch; whether its rank is unknown."""
     is_owned = options.rank is not None
-    recording = read_cache(cache, arch=options.arch, triton=options.triton, votes=is_owned)
+    skip = errors.append if options.keep_going else None
+    recording = read_cache(cache, arch=options.arch, triton=options.triton, votes=is_owned, skip=skip)
     add_to_batch(batch, recording, attribution, needs_rank=False)
     return not is_owned
 
