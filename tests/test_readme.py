@@ -41,7 +41,7 @@ def shell(tmp_path: Path) -> dict[str, str]:
     shell = (
         "-c \"import sqlite3, sys; [print(*r, sep='|') for r in sqlite3.connect(sys.argv[1]).execute(sys.argv[2])]\""
     )
-    for name, module in (("registry", "-m tuning_registry.cli"), ("python", ""), ("sqlite3", shell)):
+    for name, module in (("registry", "-m tuning_registry"), ("python", ""), ("sqlite3", shell)):
         script = tools / name
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
         script.chmod(0o755)

@@ -124,7 +124,7 @@ def test_every_kind_that_is_read(tmp_path: Path) -> None:
         ({"rank": True}, "at rank: expected an integer from 0 to 2147483647, found true"),
         ({"rank": -1}, "at rank: expected an integer"),
         ({"rank": 2**31}, "at rank: expected an integer"),
-        ({"rank": 8, "world_size": 8}, "rank 8 of a world of 8"),
+        ({"rank": 8, "world_size": 8}, "rank 8 in a job of 8 ranks"),
         ({"run": ""}, "at run: an empty string"),
         ({"run": "a\0"}, "at run: a NUL"),
         ({"packages": {"a": 1}}, "at packages/a: expected a string"),

@@ -217,7 +217,7 @@ def test_a_cache_without_results_says_how_to_get_some(tmp_path: Path) -> None:
 def test_the_command_says_that_a_caches_winners_do_not_vote(cli: Cli) -> None:
     done = cli("ingest", WHOLE)
     assert done.exit_code == 0
-    assert "note: winners in a Triton cache are observed and do not vote" in done.stderr
+    assert "note: winners from a Triton cache are stored as observations and do not vote" in done.stderr
     assert "ingested 1 recording, 0 votes, 88 timings, 7 new entries, 7 observations" in done.stderr
     assert "-      0      3.6.0" in cli("runs").stdout
 

@@ -242,7 +242,7 @@ def test_diff_in_its_formats(cli: Cli, store: Store, tmp_path: Path) -> None:
     assert cli("export", "--arch", "sm90", "-o", path).exit_code == 0
     same = cli("diff", path, "--exit-code")
     assert (same.exit_code, same.stdout) == (0, "")
-    assert same.stderr.endswith(f"{path} and what the votes say now: the same entries\n")
+    assert same.stderr.endswith(f"{path} and the current votes: no differences\n")
     number = override(store, PIN, B)
     shown = cli("diff", path, "--exit-code")
     assert shown.exit_code == 1
@@ -290,7 +290,7 @@ def test_two_files_are_compared_without_any_database(tmp_path: Path) -> None:
         done = run_registry("--db", url, "diff", one, two, "--exit-code")
         assert (done.returncode, "Traceback" in done.stderr) == (1, False)
         assert done.stdout.startswith("changed  k\n      M=1\n    - B=1 ")
-        assert "no votes and timings beside the changes" in done.stderr
+        assert "the changes are shown without votes and timings" in done.stderr
         assert "note: triton: 3.6.0 -> 3.7.0" in done.stderr
     assert not database.exists()
     assert run_registry("--db", database, "diff", one, one, "--exit-code").returncode == 0
@@ -351,6 +351,6 @@ def test_entries_that_a_wider_one_serves_alike_are_counted_and_not_shown(cli: Cl
     table_of["kernels"] = {"k": {"*": A, "M=3": B}}
     new.write_text(json.dumps(table_of))
     shown = cli("diff", old, new)
-    assert "1 added, 2 dropped; 2 of them served alike by wider entries, not shown" in shown.stderr
+    assert "1 added, 2 dropped; 2 not shown, since wider entries give the same config" in shown.stderr
     assert [line for line in shown.stdout.splitlines() if line.startswith(("added", "dropped"))] == ["added    k"]
     assert len(json.loads(cli("diff", old, new, "--format", "json").stdout)) == 3

@@ -15,8 +15,8 @@ from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.explain import ExplainedEntry, Explanation
 from tuning_registry.operations.explain import explain as find_explanation
+from tuning_registry.operations.explained import ExplainedEntry, Explanation
 from tuning_registry.operations.ingest.ingest import ingest
 from tuning_registry.operations.overrides import add_override
 from tuning_registry.rules.near_keys import KeyFieldDifference, differences, is_same_key, nearest_keys
@@ -210,10 +210,10 @@ def test_what_is_not_there_exits_1_and_says_what_comes_near(cli: Cli, tmp_path: 
     status, said = ask("--arch", "sm90", "--kernel", "norm_fwd_kernel", "--key", "M=96")
     assert status == 1
     assert "nearest: M=64  (M: 96 asked for, 64 recorded)" in said
-    assert "a table serves it only with a * entry" in said
+    assert 'no "*" entry covers this key' in said
     status, said = ask("--arch", "sm90", "--kernel", "other.norm_fwd")
     assert status == 1
-    assert said.endswith("nobody recorded a kernel other.norm_fwd on sm90\nsimilar: pkg.norm_fwd_kernel\n")
+    assert said.endswith("kernel other.norm_fwd was never recorded on sm90\nsimilar: pkg.norm_fwd_kernel\n")
     assert ask("--arch", "sm80", "--kernel", "norm_fwd_kernel")[1].endswith("on sm80\nrecorded on sm90\n")
     assert "no kernel matches. archs: sm90" in ask("--arch", "sm80", "--kernel", "zzz")[1]
     assert cli("explain", "--arch", "sm90").exit_code == 2

@@ -68,7 +68,7 @@ def test_whoever_may_only_read_exports_all_the_same(tmp_path: Path) -> None:
     connection.close()
     done = run_registry("--db", database, "export", "--arch", "sm90", "-o", file)
     assert (done.returncode, file.exists()) == (0, True)
-    assert "note: the table is written, but registry exports will not know of it" in done.stderr
+    assert "note: the table was written, but registry exports will not list it" in done.stderr
 
 
 def test_max_regression_reads_the_table_it_replaces(cli: Cli, tmp_path: Path) -> None:
@@ -123,5 +123,5 @@ def test_commands_mark_stale_entries(cli: Cli, tmp_path: Path) -> None:
         write_recording(tmp_path / f"{rank}.json", json.dumps(recorded(rank, "r", {"M=1": fingerprint})))
     assert cli("ingest", tmp_path).exit_code == 0
     assert "[stale: 1 recording chose from other candidates]" in cli("winners").stdout
-    assert "note: 1 entry with votes from other candidates" in cli("export", "--arch", "sm90").stderr
+    assert "note: 1 entry with votes of ranks that had other candidates" in cli("export", "--arch", "sm90").stderr
     assert json.loads(cli("winners", "--format", "json").stdout)[0]["stale_recordings"] == 1

@@ -288,7 +288,7 @@ def test_the_commands(cli: Cli) -> None:
         f"#1: pin of {chosen} for mamba_ssm.ops.triton.ssd_bmm.{kernel} {key} on sm90 until 2099-12-31" in made.stderr
     )
     assert f"    1/8  {chosen}  [pinned]" in cli("winners", "--kernel", kernel).stdout
-    assert "note: 1 entry decided by a pin (registry overrides)" in cli("export", "--arch", "sm90").stderr
+    assert "note: 1 entry decided by a pin (see registry overrides)" in cli("export", "--arch", "sm90").stderr
     (row,) = json.loads(cli("overrides", "--format", "json").stdout)
     assert (row["id"], row["action"], row["author"], row["reason"], row["until"]) == (
         1,
@@ -329,4 +329,4 @@ def test_disagreements_name_the_overrides_on_what_they_show(cli: Cli, tmp_path: 
         cli("pin", "--arch", "sm90", "--kernel", "p.k", "--key", key, "--config", json.dumps(A), "--reason", "r")
     cli("ban", "--arch", "sm90", "--kernel", "p.k", "--key", "*", "--config", json.dumps(B), "--reason", "r")
     for words in ((), ("--cost",)):
-        assert "overrides on some of these entries: #1 pin, #3 ban (" in cli("disagreements", *words).stderr
+        assert "overrides apply to some of these entries (#1 pin, #3 ban)" in cli("disagreements", *words).stderr

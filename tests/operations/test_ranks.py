@@ -143,7 +143,7 @@ def test_the_command_in_its_formats(cli: Cli, tmp_path: Path) -> None:
     assert head.split() == ["RUN", "RANK", "HOST", "VOTES", "DISSENTING", "VOTES", "TIMINGS", "SLOWDOWN", "OUTLIER"]
     assert slow.split()[:8] == ["fleet", "5", "node1", "20", "1", "(5.0", "%)", "60"]
     assert "dissents: 100 % of its votes dissent; the median is 5 % (limit 15 %)" in dissenter
-    assert shown.stderr.splitlines()[-1] == "2 of 8 ranks stand out"
+    assert shown.stderr.splitlines()[-1] == "2 of 8 ranks are outliers"
     rows = json.loads(cli("ranks", "--format", "json").stdout)
     assert len(rows) == 8
     assert rows[0] == {
@@ -189,7 +189,7 @@ def test_the_command_is_a_gate(cli: Cli, tmp_path: Path) -> None:
 def test_a_healthy_fleet_and_one_that_is_too_small_pass_the_gate(cli: Cli, tmp_path: Path) -> None:
     cli("ingest", fleet(tmp_path, ranks=3, slow=1))
     small = cli("ranks", "--exit-code")
-    assert (small.exit_code, small.stderr.splitlines()[-1]) == (0, "3 ranks: too few to say which of them stands out")
+    assert (small.exit_code, small.stderr.splitlines()[-1]) == (0, "3 ranks: too few to find outliers")
     cli("ingest", fleet(tmp_path / "more", ranks=8))  # refused: rank 1 has other timings
     assert cli("ingest", fleet(tmp_path / "more", ranks=8), "--replace").exit_code == 0
     assert cli("ranks", "--exit-code").exit_code == 0
