@@ -177,9 +177,7 @@ def test_what_is_not_there_is_wrong_usage_in_one_line(tmp_path: Path, options: A
     pytest.importorskip("triton")
     (tmp_path / "x.py").write_text("print('ran')")
     ended = python("-m", "tuning_registry.runtime", *options, cwd=tmp_path, check=False)
-    errors = [
-        line for line in ended.stderr.splitlines() if not line.startswith("tuning_registry: Triton tunes as usual")
-    ]
+    errors = [line for line in ended.stderr.splitlines() if not line.startswith("tuning_registry: ")]
     assert (ended.returncode, ended.stdout, len(errors)) == (2, "", 1)
 
 
