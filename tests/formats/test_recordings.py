@@ -63,7 +63,7 @@ REFUSED = {
     "no arch name": (b'{"": {}}', "an empty name"),
     "two spellings of one arch": (
         json.dumps({"sm90": {"k": {"M=1": FULL}}, "SM90": {"k": {"M=1": FULL}}}).encode(),
-        "the same entry under two spellings of one architecture",
+        "two spellings of one architecture hold this entry",
     ),
     "deep": (b"[" * 200_000 + b"]" * 200_000, "nested too deep"),
     "deep objects": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),

@@ -1,4 +1,4 @@
-"""What stands in files by architecture, kernel and shape key, every name checked."""
+"""Sections of files: values by architecture, kernel and shape key, with every name checked."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ T = TypeVar("T")
 def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[str, dict[str, T]]]:
     """`{arch: {kernel: {key: value}}}` with every name checked and every value passed through `read`.
 
-    Architectures are brought to their normal form; two spellings of one may stand side by side as long
-    as they do not hold the same entry.
+    Architectures are normalised. A file may use two spellings of one architecture if they do not hold the same entry.
 
     Raises:
         FormatError: With the path to what is wrong.
@@ -32,7 +31,9 @@ def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[s
             for key, value in _object(entries, (arch, kernel), "an object of shape keys").items():
                 check_text(key, (arch, kernel, key))
                 if key in known:
-                    raise FormatError("the same entry under two spellings of one architecture", (arch, kernel, key))
+                    raise FormatError(
+                        "two spellings of one architecture hold this entry; expected one", (arch, kernel, key)
+                    )
                 try:
                     known[key] = read(value)
                 except FormatError as fault:
