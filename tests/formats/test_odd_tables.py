@@ -12,6 +12,9 @@ from tests.formats.test_table import live, table
 from tuning_registry import load
 from tuning_registry.errors import TableError
 from tuning_registry.formats.table import Match, read_table
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.checking import check_table
+from tuning_registry.operations.ingest.ingest import IngestOptions, ingest_in_memory
 
 UNUSABLE = {
     "unknown field": (config() | {"waves_per_eu": 2}, "at waves_per_eu: unknown config field"),
@@ -45,6 +48,17 @@ def test_one_odd_entry_is_a_miss_and_the_others_work(
     # It chooses differently from a table without the entry, so the digest differs.
     del kernels["pkg.k"]["M=1"]
     assert found.digest != table(kernels).digest
+
+
+def test_check_names_every_odd_entry(tmp_path: Path) -> None:
+    recording = write_recording(tmp_path / "rec.rank0.json", {"sm90": {"k": {"M=1": config()}}})
+    kernels = {"k": {"M=1": config(), "M=2": config(num_warps=0), "M=3": []}}
+    found = read_table(write_recording(tmp_path / "sm90.json", {"arch": "sm90", "kernels": kernels}))
+    problems = check_table(ingest_in_memory([recording], IngestOptions(run="r")), found, Selection()).problems
+    assert [line.partition(": at")[0] for line in problems if line.startswith("unusable")] == [
+        "unusable: k M=2",
+        "unusable: k M=3: expected a config object, found an array",
+    ]
 
 
 def test_an_odd_entry_for_any_key_is_a_miss_for_every_other_key(tmp_path: Path) -> None:

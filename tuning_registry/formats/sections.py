@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.model.canonical import check_text, describe
-from tuning_registry.model.names import lookup_key, normal_arch, top_module
+from tuning_registry.model.names import is_known_arch, lookup_key, normal_arch, top_module
 
 MAX_NAME_BYTES = 1000
+_LIKE_AN_ARCH = re.compile(r"\s*(sm_?(\d|$)|gfx|\(?\d)", re.IGNORECASE)
 
 T = TypeVar("T")
 
@@ -24,7 +26,7 @@ def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[s
     """
     result: dict[str, dict[str, dict[str, T]]] = {}
     for arch, kernels in _object(document, (), "an object of architectures").items():
-        table = result.setdefault(normal_arch(_check_length(_name(arch, (arch,)), (arch,))), {})
+        table = result.setdefault(read_arch(_check_length(_name(arch, (arch,)), (arch,)), (arch,)), {})
         for kernel, entries in _object(kernels, (arch,), "an object of kernels").items():
             _check_length(top_module(_name(kernel, (arch, kernel))), (arch, kernel))
             known = table.setdefault(kernel, {})
@@ -39,6 +41,18 @@ def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[s
                 except FormatError as fault:
                     raise fault.under(arch, kernel, key) from fault
     return result
+
+
+def read_arch(text: str, path: tuple[str, ...]) -> str:
+    """The normal form of an architecture. One of another vendor is kept as given.
+
+    Raises:
+        FormatError: It begins like an architecture of NVIDIA or AMD, but is not one.
+    """
+    arch = normal_arch(text)
+    if not is_known_arch(arch) and _LIKE_AN_ARCH.match(text):
+        raise FormatError("not an architecture; expected one like sm90, gfx942 or 9.0", path)
+    return arch
 
 
 def check_twin_keys(file: str, arch: str, kernel: str, keys: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from tuning_registry.errors import FormatError, RecordingError, TableError
 from tuning_registry.formats.files import kind_of, parse_json, read_bytes
-from tuning_registry.formats.sections import read_entries
+from tuning_registry.formats.sections import read_arch, read_entries
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import (
     check_text,
@@ -79,7 +79,7 @@ class TunedTable:
     def __init__(
         self, arch: str, kernels: Kernels, provenance: Mapping[str, Any] | None = None, *, keep_unusable: bool = False
     ) -> None:
-        self.arch = normal_arch(check_text(arch, ("arch",)))
+        self.arch = read_arch(check_text(arch, ("arch",)), ("arch",))
         self.provenance: dict[str, Any] = dict(provenance or {})
         held = read_entries({"kernels": kernels}, _text_or_fault if keep_unusable else config_text)["kernels"]
         self.unusable: dict[tuple[str, str], str] = {
