@@ -27,7 +27,7 @@ from pathlib import Path
 from make_recordings import make_recordings
 
 HERE = Path(__file__).resolve().parent
-REGISTRY = [sys.executable, "-m", "tuning_registry.cli"]
+REGISTRY = [sys.executable, "-m", "tuning_registry"]
 
 
 def run(command: list[str], output: Path) -> tuple[float, float]:

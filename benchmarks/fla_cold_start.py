@@ -105,7 +105,7 @@ def process(folder: Path, name: str, **variables: str) -> dict[str, Any]:
 
 
 def registry(folder: Path, *arguments: str) -> None:
-    command = [sys.executable, "-m", "tuning_registry.cli", "--db", str(folder / "r.db"), *arguments]
+    command = [sys.executable, "-m", "tuning_registry", "--db", str(folder / "r.db"), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     print("registry", arguments[0], done.stderr.strip().replace("\n", " | "), flush=True)
     if done.returncode:

@@ -21,7 +21,9 @@ def loaded_by(statement: str) -> set[str]:
     [
         ("import tuning_registry", set()),
         ("import tuning_registry.runtime", set()),
-        ("from tuning_registry import *", set()),
+        ("from tuning_registry import load, read_table, write, count_votes, RegistryError", set()),
+        ("from tuning_registry import Registry", {"sqlalchemy", "msgspec"}),
+        ("from tuning_registry import *", {"sqlalchemy", "msgspec"}),
         ("import tuning_registry as t; t.load('sm90')", set()),
         ("import tuning_registry.cli.app", {"typer", "rich"}),
         ("import tuning_registry.operations.ingest.ingest", {"sqlalchemy", "msgspec"}),

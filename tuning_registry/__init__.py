@@ -1,6 +1,9 @@
 """Shared database of Triton autotune results: record, vote, export, pin.
 
-What is named here needs the standard library only; the database lives in `tuning_registry.operations`.
+The public API is what `__all__` lists here and in `tuning_registry.runtime`, the errors in `tuning_registry.errors`, and
+the methods of `Registry` with the values they return. Everything else may change in any release.
+
+Importing this package needs the standard library only. `Registry` loads SQLAlchemy when it is first used.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from tuning_registry.errors import RegistryError
 if TYPE_CHECKING:
     from tuning_registry.formats.loader import load
     from tuning_registry.formats.table import TunedTable, read_table, write
+    from tuning_registry.registry import Registry
     from tuning_registry.rules.voting import (
         count_votes,
         disagreement_report,
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Registry",
     "RegistryError",
     "TunedTable",
     "__version__",
@@ -38,6 +43,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Registry": "registry",
     "load": "formats.loader",
     **dict.fromkeys(("TunedTable", "read_table", "write"), "formats.table"),
     **dict.fromkeys(
@@ -47,10 +53,10 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from its module when it is first asked for (PEP 562).
+    """Load a public name from its module on first use (PEP 562).
 
-    Every import of a submodule runs this file, that of `tuning_registry.runtime` in training jobs, too, which
-    would pay for the vote rule and the file formats without asking for them.
+    Every import of a submodule runs this file. Training jobs import `tuning_registry.runtime` and must not pay for the
+    database, the vote rule and the file formats.
     """
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -59,5 +65,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, asked for or not."""
+    """List the public names, loaded or not."""
     return sorted({*globals(), *__all__})

@@ -169,7 +169,7 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
     ("arguments", "message"),
     [
         (("ingest", H200, "--rank", "1"), "--rank names one recording, but there are 16 files and caches"),
-        (("ingest", H200, "--package", "fla"), "--package takes NAME=VERSION, found 'fla'"),
+        (("ingest", H200, "--package", "fla"), "--package 'fla': expected NAME=VERSION"),
         (("ingest", H200, "--package", "a=1", "--package", "a=2"), "--package names 'a' twice"),
         (("ingest", H200 / "rec.rank0.json", "--rank", "-1"), "--rank: expected an integer from 0"),
         (("ingest", H200, "--run", ""), "--run: an empty string"),

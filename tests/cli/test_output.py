@@ -118,7 +118,7 @@ def test_an_export_into_a_read_only_folder(shared_database: Path) -> None:
 
 
 def run_export(tmp_path: Path, *words: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "tuning_registry.cli", "--db", str(tmp_path / "export.db"), *map(str, words)]
+    command = [sys.executable, "-m", "tuning_registry", "--db", str(tmp_path / "export.db"), *map(str, words)]
     return subprocess.run(command, check=False, timeout=60, **options)
 
 
@@ -162,7 +162,7 @@ def test_a_closed_stdout_is_an_error(exported: Callable[..., Result], tmp_path: 
 @on_sqlite
 def test_a_reader_that_goes_away(database: str, cli: Cli, tmp_path: Path, unbuffered: str) -> None:
     assert cli("ingest", many_keys(tmp_path / "rec.rank0.json", 3000)).exit_code == 0
-    command = [sys.executable, "-m", "tuning_registry.cli", "--db", database, "winners"]
+    command = [sys.executable, "-m", "tuning_registry", "--db", database, "winners"]
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -194,7 +194,7 @@ def test_a_console_that_lacks_a_character(
     database: str, cli: Cli, tmp_path: Path, encoding: str, style: str, shown: list[str]
 ) -> None:
     assert cli("ingest", write_recording(tmp_path / "rec.rank0.json", ACCENTED)).exit_code == 0
-    command = [sys.executable, "-m", "tuning_registry.cli", "--db", database, "winners", "--format", style]
+    command = [sys.executable, "-m", "tuning_registry", "--db", database, "winners", "--format", style]
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     result = subprocess.run(command, capture_output=True, env=environment, check=False, timeout=60)
     assert (result.returncode, b"Traceback" in result.stderr) == (0, False)

@@ -99,7 +99,7 @@ def test_a_disk_that_fills_up_during_an_export(database: str, cli: Cli, tmp_path
 @on_sqlite
 def test_a_full_disk_behind_stdout(database: str, cli: Cli, words: tuple[str, ...]) -> None:
     assert cli("ingest", H200).exit_code == 0
-    command = [sys.executable, "-m", "tuning_registry.cli", "--db", database, *words]
+    command = [sys.executable, "-m", "tuning_registry", "--db", database, *words]
     with open("/dev/full", "w") as full:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
     assert error_of(result) == "error: the output cannot be written: No space left on device"

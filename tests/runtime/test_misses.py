@@ -25,7 +25,7 @@ def pinned(tmp_path: Path, **fields: Any) -> None:
 def registry(tmp_path: Path, *arguments: object) -> str:
     """Standard output of the `registry` command, a process of its own."""
     pytest.importorskip("sqlalchemy")
-    command = [sys.executable, "-m", "tuning_registry.cli", "--db", str(tmp_path / "registry.db"), *map(str, arguments)]
+    command = [sys.executable, "-m", "tuning_registry", "--db", str(tmp_path / "registry.db"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 

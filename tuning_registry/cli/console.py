@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -49,12 +46,3 @@ def track_files(files: Sequence[T]) -> Iterator[T]:
 def count_of(number: int, noun: str) -> str:
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{number:,} {noun if number == 1 else plural}"
-
-
-def current_user() -> str:
-    """Who runs this, for the log of exports and overrides: user and host."""
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError):  # a user id without a name, as containers have
-        name = f"uid {os.getuid()}"
-    return f"{name}@{socket.gethostname()}"

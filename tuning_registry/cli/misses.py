@@ -27,7 +27,7 @@ def misses(
     from tuning_registry.operations.misses import find_misses
 
     store = open_store(ctx, db)
-    found, matched = find_misses(store, Selection(arch, kernel, tuple(run or ())), unrecorded=unrecorded)
+    found, matched = find_misses(store, Selection(arch=arch, kernel=kernel, runs=tuple(run or ())), unrecorded=unrecorded)
     print_data(render_misses(found, style))
     if found:
         entries = {(miss.arch, miss.kernel, miss.key) for miss in found}

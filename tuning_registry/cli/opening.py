@@ -42,7 +42,14 @@ def selection_of(
     triton: str | None,
     package: list[str] | None,
 ) -> Selection:
-    return Selection(arch, kernel, tuple(run or ()), source, triton, parse_packages(package or []))
+    return Selection(
+        arch=arch,
+        kernel=kernel,
+        runs=tuple(run or ()),
+        source=source,
+        triton=triton,
+        packages=parse_packages(package or []),
+    )
 
 
 def nothing_matches(store: Store, kernel: str | None, what: str = "vote") -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, current_user, print_data, say
+from tuning_registry.cli.console import count_of, print_data, say
 from tuning_registry.cli.opening import open_store
 from tuning_registry.cli.options import Db, FormatOption
 from tuning_registry.errors import printable
@@ -63,6 +63,7 @@ def ban(
 
 def _add(ctx: typer.Context, action: str, arch: str, kernel: str, key: str, config: str, reason: str,
          author: str | None, until: str | None, force: bool, db: str | None) -> None:  # fmt: skip
+    from tuning_registry.operations.authors import current_user
     from tuning_registry.operations.overrides import add_override
 
     made = add_override(
@@ -97,6 +98,7 @@ def lift(
     db: Db = None,
 ) -> None:
     """End a pin or ban; the history keeps it."""
+    from tuning_registry.operations.authors import current_user
     from tuning_registry.operations.overrides import lift_override
 
     old = lift_override(open_store(ctx, db), number, reason=reason, author=author if author is not None else current_user(),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, current_user, print_data, say, track_files, write_stdout
+from tuning_registry.cli.console import count_of, print_data, say, track_files, write_stdout
 from tuning_registry.cli.opening import open_store, selection_of
 from tuning_registry.cli.options import (
     ArchFilter,
@@ -96,10 +96,11 @@ def _replaced_table(output: Path | None) -> TunedTable | None:
 
 def _remember(store: Store, made: Export, selection: Selection, options: ExportOptions, output: str) -> None:
     """Note the export in the database; whoever may only read exports all the same."""
+    from tuning_registry.operations.authors import current_user
     from tuning_registry.operations.export_log import remember_export
 
     try:
-        remember_export(store, made, selection.normalised(), options, output=printable(output),
+        remember_export(store, made, selection, options, output=printable(output),
                         exported_by=current_user(), now=dt.datetime.now(dt.UTC))  # fmt: skip
     except DatabaseError as error:
         say(f"note: the table is written, but registry exports will not know of it: {error}")

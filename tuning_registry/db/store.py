@@ -29,6 +29,11 @@ class Store:
         self._wait_s = wait_s
         self._memory = dialects.connect_engine(url, writable=True) if is_in_memory(url) else None
 
+    def close(self) -> None:
+        """Free a database in memory. Others need no closing: they hold no connection."""
+        if self._memory is not None:
+            self._memory.dispose()
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[Reading]:
         """A consistent view of the database, which is neither created nor changed.

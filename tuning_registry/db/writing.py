@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import itertools
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +12,9 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from tuning_registry.db import dialects, provenance, schema
+from tuning_registry.db import dialects, queries, schema
 from tuning_registry.db.batch import KINDS, Batch, Environment, Pending, TimedEntry
-from tuning_registry.db.reading import CHUNK, Reading
+from tuning_registry.db.reading import Reading, in_chunks
 from tuning_registry.model.canonical import text_digest
 from tuning_registry.model.names import lookup_key, top_module
 
@@ -174,8 +175,7 @@ class Writing(Reading):
         latest = self.connection.execute(sa.select(sa.func.max(schema.recordings.c.superseded_at))).scalar_one()
         if latest >= now:
             now = (dt.datetime.fromisoformat(latest) + dt.timedelta(microseconds=1)).isoformat(timespec="microseconds")
-        for start in range(0, len(recording_ids), CHUNK):
-            chunk = recording_ids[start : start + CHUNK]
+        for chunk in in_chunks(recording_ids):
             self.connection.execute(
                 sa.update(schema.recordings).where(schema.recordings.c.id.in_(chunk)).values(superseded_at=now)
             )
@@ -211,7 +211,7 @@ class Writing(Reading):
         digests = sorted(rows)
         found = {
             row["digest"]: row["id"]
-            for row in self._chunked(lambda part: provenance.ids_by_digest(table, part), digests)
+            for row in self.chunked(functools.partial(queries.tables.ids_by_digest, table), digests)
         }
         missing = [digest for digest in digests if digest not in found]
         inserted = self._insert_returning_ids(table, [{"digest": digest, **rows[digest]} for digest in missing])
@@ -219,7 +219,7 @@ class Writing(Reading):
 
     def _insert_runs(self, pending: Sequence[Pending]) -> dict[str, int]:
         named = {record.identity[0]: record.is_named for record in pending}
-        ids = {name: row["id"] for name, row in self.runs_by_name(sorted(named)).items()}
+        ids = {row["name"]: row["id"] for row in self.chunked(queries.recordings.runs_by_name, sorted(named))}
         missing = sorted(named.keys() - ids.keys())
         rows = [{"name": name, "is_named": named[name]} for name in missing]
         return {**ids, **dict(zip(missing, self._insert_returning_ids(schema.recorded_runs, rows), strict=True))}

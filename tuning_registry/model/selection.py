@@ -1,30 +1,33 @@
-"""Which votes a query is about: one value for every command's filters."""
+"""The filters that every command shares, as one value."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tuning_registry.errors import FormatError, UsageError
 from tuning_registry.model.canonical import check_text
 from tuning_registry.model.names import normal_arch, normal_distribution
 from tuning_registry.model.records import NOT_STATED
 
-MISSING = NOT_STATED  # on the command line: recordings that do not say which version
+MISSING = NOT_STATED  # on the command line: recordings that do not state a version
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Filters, all of which must hold; None and empty mean no filter.
+    """Filters that must all hold. None or an empty value means no filter.
+
+    Every accepted spelling of an architecture or distribution is stored in the form that the database
+    holds, so selections that mean the same are equal and have the same hash.
 
     Attributes:
-        arch: Architecture, in any accepted spelling.
-        kernel: A qualified name, matched exactly; or a function name, matched whatever its module.
+        arch: Architecture.
+        kernel: A qualified name, matched exactly; or a function name, matched in any module.
         runs: Names of runs.
         source: Text of `source`, matched exactly.
-        triton: Triton version; `none` for recordings that do not state it.
-        packages: Version by distribution; `none` likewise. Each narrows the votes on the kernels that
-            the distribution owns, and leaves other kernels alone.
+        triton: Triton version; `none` for recordings that do not state one.
+        packages: Version by distribution; `none` for recordings that do not state one. Each narrows the
+            votes on the kernels that the distribution owns and leaves other kernels alone.
     """
 
     arch: str | None = None
@@ -32,30 +35,40 @@ class Selection:
     runs: tuple[str, ...] = ()
     source: str | None = None
     triton: str | None = None
-    packages: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict, hash=False)  # a dict has no hash
 
     def __post_init__(self) -> None:
-        """Raises UsageError for an empty filter, or text that no database can hold."""
-        said = {"arch": [self.arch], "kernel": [self.kernel], "source": [self.source], "triton": [self.triton],
-                "run": self.runs, "package": [*self.packages, *self.packages.values()]}  # fmt: skip
-        for name, texts in said.items():
+        """Check and normalise the filters.
+
+        Raises:
+            UsageError: A filter is empty, or holds text that no database can store.
+        """
+        given = {
+            "arch": [self.arch],
+            "kernel": [self.kernel],
+            "source": [self.source],
+            "triton": [self.triton],
+            "run": self.runs,
+            "package": [*self.packages, *self.packages.values()],
+        }
+        for name, texts in given.items():
             for text in texts:
-                if text == "" and name != "source":  # none stated: that is a source to ask for
+                if text == "" and name != "source":  # an empty source selects recordings that state none
                     raise UsageError(f"--{name} is empty")
                 if text is not None:
                     check_option(name, text)
-
-    def normalised(self) -> Selection:
-        """The same filters with architecture and distributions in the form the database holds."""
         packages = {normal_distribution(name): version for name, version in self.packages.items()}
-        return replace(self, arch=normal_arch(self.arch) if self.arch else self.arch, packages=packages)
+        object.__setattr__(self, "packages", packages)
+        object.__setattr__(self, "runs", tuple(self.runs))
+        if self.arch is not None:
+            object.__setattr__(self, "arch", normal_arch(self.arch))
 
 
 def check_option(name: str, text: str) -> str:
-    """What an option was given, once it is known that a database can hold it.
+    """Return the value of an option if a database can hold it.
 
     Raises:
-        UsageError: It cannot; names the option.
+        UsageError: It cannot; the message names the option.
     """
     try:
         return check_text(text)
@@ -64,16 +77,16 @@ def check_option(name: str, text: str) -> str:
 
 
 def parse_packages(pairs: list[str]) -> dict[str, str]:
-    """`NAME=VERSION` flags as a mapping.
+    """Versions by distribution, from `NAME=VERSION` flags.
 
     Raises:
-        UsageError: No `=`, an empty side, or one name twice.
+        UsageError: A flag lacks the `=` or one of its sides, or a name appears twice.
     """
     packages: dict[str, str] = {}
     for pair in pairs:
         name, equals, version = pair.partition("=")
         if not equals or not name or not version:
-            raise UsageError(f"--package takes NAME=VERSION, found {pair!r}")
+            raise UsageError(f"--package {pair!r}: expected NAME=VERSION")
         if normal_distribution(name) in packages:
             raise UsageError(f"--package names {name!r} twice")
         packages[normal_distribution(name)] = version

@@ -49,7 +49,6 @@ def find_costs(store: Store, selection: Selection) -> tuple[list[CostedEntry], i
     Raises:
         SelectionError, DatabaseError: As for `find_disagreements`.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
         entries, total = split_entries(reading, selection)
         measurements = Measurements(reading, selection, Shapes(reading, selection, {entry.shape for entry in entries}))

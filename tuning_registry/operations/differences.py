@@ -83,7 +83,7 @@ def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, select
     changes = diff_tables(old, new)
     if store is None or not changes:
         return [Difference(change) for change in changes]
-    return _with_evidence(store, replace(selection, arch=old.arch).normalised(), changes, new.provenance.get("triton"))
+    return _with_evidence(store, replace(selection, arch=old.arch), changes, new.provenance.get("triton"))
 
 
 def compare_with_votes(store: Store, table: TunedTable, selection: Selection) -> Comparison:
@@ -130,8 +130,8 @@ def _how_made(table: TunedTable) -> tuple[str, float | None]:
 
 
 def _filters_of(store: Store, table: TunedTable, asked: Selection) -> tuple[dict[str, Any], str | None]:
-    given = replace(asked, arch=table.arch).normalised()
-    if given != Selection(arch=table.arch).normalised():
+    given = replace(asked, arch=table.arch)
+    if given != Selection(arch=table.arch):
         return {"selection": given}, None
     digest = (stated_digest(table) or "").strip() or table.digest
     # The log takes the beginning of a digest for it, too; a table states a whole one, or none that is known.
@@ -140,10 +140,14 @@ def _filters_of(store: Store, table: TunedTable, asked: Selection) -> tuple[dict
         return {"selection": given}, None
     said = dict(logged[0].filters)
     selection = Selection(
-        table.arch, None, tuple(said.get("run", ())), said.get("source"), said.get("triton"), said.get("package", {})
+        arch=table.arch,
+        runs=tuple(said.get("run", ())),
+        source=said.get("source"),
+        triton=said.get("triton"),
+        packages=said.get("package", {}),
     )
     limits: dict[str, Any] = {name: said[name] for name in ("min_votes", "min_agreement") if name in said}
-    return {"selection": selection.normalised(), **limits}, logged[0].exported_at
+    return {"selection": selection, **limits}, logged[0].exported_at
 
 
 def _with_evidence(

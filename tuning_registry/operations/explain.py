@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
 from tuning_registry.model.names import ANY_KEY, lookup_key
@@ -121,7 +122,6 @@ def explain(store: Store, selection: Selection, key: str | None = None, policy: 
         SelectionError: A package filter names a distribution that owns no recorded kernel.
         DatabaseError: The database cannot be read.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
         election = elect_entries(reading, selection, policy, needs_evidence=True)
@@ -137,8 +137,16 @@ def explain(store: Store, selection: Selection, key: str | None = None, policy: 
             nearest = nearest_keys(key, [entry.key for entry in voted if ANY_KEY not in {key, entry.key}])
             star = next((desk.explain(entry) for entry in voted if entry.key == ANY_KEY), None)
         kernels = sorted({entry.kernel for entry in every})
-        similar = [] if kernels else similar_names(str(selection.kernel), reading.kernels_recorded(str(selection.arch)))
-        elsewhere = set() if found else {r["arch"] for r in reading.shapes_of_entries(replace(selection, arch=None))}
+        similar = (
+            []
+            if kernels
+            else similar_names(str(selection.kernel), reading.scalars(queries.entries.kernels(str(selection.arch))))
+        )
+        elsewhere = (
+            set()
+            if found
+            else {row["arch"] for row in reading.rows(queries.entries.shapes(replace(selection, arch=None)))}
+        )
     return Explanation(found, kernels, similar, sorted(elsewhere - {selection.arch}), nearest, star)
 
 
@@ -148,15 +156,19 @@ class _Desk:
     def __init__(self, reading: Reading, selection: Selection, policy: str, election: Election) -> None:
         self._policy = policy
         self._election = election
-        self._voters = Voters(reading, selection, reading.choices(selection))
+        choices = queries.votes.choices(selection, reading.environments_that_count(selection))
+        self._voters = Voters(reading, selection, reading.rows(choices))
         self._stale = find_stale(reading, selection)
         self._recordings = sum(
-            row["arch"] == selection.arch and row["vote_count"] > 0 for row in reading.archs_recorded(selection)
+            row["arch"] == selection.arch and row["vote_count"] > 0
+            for row in reading.rows(queries.recordings.archs_recorded(selection))
         )
-        self._devices = {row["id"]: row["device_name"] or "" for row in reading.recording_facts(selection)}
+        self._devices = {
+            row["id"]: row["device_name"] or "" for row in reading.rows(queries.recordings.facts(selection))
+        }
         self._observed: dict[tuple[str, str], dict[str, int]] = {}
         self._spelt: dict[tuple[str, str], str] = {}
-        for row in reading.reasons_observed(selection):
+        for row in reading.rows(queries.observations.reasons_observed(selection)):
             place = row["kernel"], row["lookup_key"]
             self._observed.setdefault(place, {})[row["reason"]] = int(row["n"])
             self._spelt[place] = min(row["key"], self._spelt.get(place, row["key"]))
@@ -175,7 +187,7 @@ class _Desk:
         """Entries on which no vote counts, but that were timed or observed."""
         there = {entry.shape[1:3] for entry in (*self._election.entries, *self._election.left_out)}
         shapes = Shapes(reading, selection)
-        environments = set(reading.counting(selection).values())
+        environments = set(reading.environments_that_count(selection))
         silent: dict[tuple[str, str], list[Entry]] = {}
         for (arch, kernel, key), entry_ids in shapes.spellings.items():
             if (kernel, key) not in there:

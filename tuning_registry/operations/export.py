@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, UsageError
@@ -125,15 +126,14 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
     if selection.arch is None:
         raise UsageError("an export is of one architecture")
     options = options or ExportOptions()
-    selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
         election = elect_entries(reading, selection, options.policy, needs_evidence=options.needs_evidence)
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
-        facts = {row["id"]: row for row in reading.recording_facts(selection)}
-        used = [facts[identity] for identity in reading.contributing(selection)]
+        facts = {row["id"]: row for row in reading.rows(queries.recordings.facts(selection))}
+        used = [facts[identity] for identity in reading.scalars(queries.votes.contributing(selection))]
         if not any(entry.votes for entry in [*election.entries, *election.left_out]):
-            raise _nothing_recorded(selection, reading.archs_recorded(Selection()))
+            raise _nothing_recorded(selection, reading.rows(queries.recordings.archs_recorded(Selection())))
         refuse_mixed(election.entries)
         kept = [entry for entry in election.entries if options.accept(entry)]
         if not kept:
@@ -260,7 +260,7 @@ def only_arch(store: Store) -> str:
         SelectionError: There are none, or several: then it must be named.
     """
     with store.reading() as reading:
-        archs = sorted({row["arch"] for row in reading.archs_recorded(Selection())})
+        archs = sorted({row["arch"] for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
     if len(archs) != 1:
         raise SelectionError(
             f"the recordings hold votes on {', '.join(archs) or 'no architecture'}; choose with --arch"

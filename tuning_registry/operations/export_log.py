@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tuning_registry.db import queries
 from tuning_registry.db.store import Store
 from tuning_registry.errors import UsageError
 from tuning_registry.model.canonical import dump_json
@@ -88,7 +89,7 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
         if text is not None and not check_option(name, text).strip():
             raise UsageError(f"--{name} is empty")
     with store.reading() as reading:
-        rows = reading.exports_made(digest and digest.strip().lower(), arch and normal_arch(arch))
+        rows = reading.rows(queries.exports.made(digest and digest.strip().lower(), arch and normal_arch(arch)))
     return [
         ExportRecord(
             row["table_digest"], row["arch"], row["policy"], json.loads(row["filters"]), tuple(json.loads(row["runs"])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tuning_registry.db import queries
 from tuning_registry.db.store import Store
 from tuning_registry.model.records import MISS_REASON
 from tuning_registry.model.selection import Selection
@@ -49,12 +50,11 @@ def find_misses(store: Store, selection: Selection, *, unrecorded: bool = False)
     Raises:
         DatabaseError: The database cannot be read.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
-        rows = reading.misses(selection)
+        rows = reading.rows(queries.observations.misses(selection))
         is_narrowed = selection.arch is not None or selection.kernel is not None
         matched = bool(reading.environments_that_count(selection)) and (
-            not is_narrowed or bool(reading.shapes_of_entries(selection))
+            not is_narrowed or bool(reading.once(queries.entries.shapes(selection)))
         )
     found = [
         MissedEntry(

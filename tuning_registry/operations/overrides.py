@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, SelectionError, UsageError
@@ -103,7 +104,7 @@ def read_overrides(reading: Reading, arch: str | None = None, kernel: str | None
     """The standing overrides of an architecture and kernel (a function's name stands for it in any module)."""
     return Overrides(
         override
-        for override in standing(reading.override_history())
+        for override in standing(reading.rows(queries.overrides.history()))
         if arch in {None, override.arch} and kernel in {None, override.kernel, bare_name(override.kernel)}
     )
 
@@ -128,7 +129,7 @@ def list_overrides(store: Store, *, everything: bool = False) -> list[Override]:
         DatabaseError: The database cannot be read.
     """
     with store.reading() as reading:
-        history = reading.override_history()
+        history = reading.rows(queries.overrides.history())
     return [Override(**row) for row in history] if everything else standing(history)
 
 
@@ -165,7 +166,9 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
         raise store.absent()
     with store.writing() as transaction:
         kernel = _known_kernel(transaction, arch, kernel, force=force)
-        recorded = transaction.configs_recorded(arch, kernel, None if key == ANY_KEY else lookup_key(key))
+        recorded = transaction.scalars(
+            queries.entries.configs_of(arch, kernel, None if key == ANY_KEY else lookup_key(key))
+        )
         if not recorded and not force:
             raise SelectionError(
                 f"nobody recorded the key {key} of {kernel} on {arch}; registry explain names the "
@@ -177,7 +180,7 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
                 f"nobody recorded {short_config(text)} for {kernel} {key} on {arch}; --force takes it all the same"
             )
         event = Override(0, action, arch, kernel, key, text, reason, author, last, _shown_time(now))
-        _refuse_opposite(event, standing(transaction.override_history()))
+        _refuse_opposite(event, standing(transaction.rows(queries.overrides.history())))
         return _append(transaction, event)
 
 
@@ -194,7 +197,9 @@ def lift_override(store: Store, number: int, *, reason: str, author: str, now: d
     if store.revision() is None:
         raise store.absent()
     with store.writing() as transaction:
-        found = [override for override in standing(transaction.override_history()) if override.id == number]
+        found = [
+            override for override in standing(transaction.rows(queries.overrides.history())) if override.id == number
+        ]
         if not found:
             raise SelectionError(f"no standing override has the id {number}; registry overrides lists them")
         old = found[0]
@@ -243,7 +248,7 @@ def _refuse_opposite(event: Override, others: Sequence[Override]) -> None:
 
 
 def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> str:
-    recorded = reading.kernels_recorded(arch)
+    recorded: list[str] = reading.scalars(queries.entries.kernels(arch))
     found = [name for name in recorded if bare_name(name) == kernel]
     if kernel in recorded and (force or found in ([], [kernel])):
         return kernel

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Final
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.store import Store
@@ -101,19 +102,19 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
         SelectionError: A package filter names a distribution that owns no recorded kernel.
         DatabaseError: The database cannot be read.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
         shapes = Shapes(reading, selection)
-        environments = reading.counting(selection)
-        winners = {shape_of(row): row["config_id"] for row in reading.winners(selection)}
+        environments = dict(reading.once(queries.recordings.counting_recordings(selection)))
+        elected = reading.rows(queries.votes.winners(selection, reading.environments_that_count(selection)))
+        winners = {shape_of(row): row["config_id"] for row in elected}
         counts = {recording: _Count() for recording in environments}
         wanted = winners.keys() if selection.packages else None
         ratios = {recording: count.ratios for recording, count in counts.items()}
         for entry_ids in shapes.spellings.values():
             _count_votes(reading, entry_ids, shapes, environments, winners, counts)
             _add_ratios(reading, entry_ids, shapes, environments, wanted, ratios)
-        facts = reading.recording_facts(selection)
+        facts = reading.rows(queries.recordings.facts(selection))
     ranks = [_rank(row, counts[row["id"]]) for row in facts]
     return _judge([rank for rank in ranks if rank.votes or rank.timings])
 
@@ -129,7 +130,7 @@ def _count_votes(
     """Each recording's votes on one key, and whether they are for the winner of its version group."""
     for entry in entry_ids:
         elected: dict[int, int | None] = {}
-        for config, recording in reading.votes_cast(entry):
+        for config, recording in reading.bulk(queries.votes.cast_on(entry)):
             environment = environments.get(recording)
             if environment is None:
                 continue  # superseded, withdrawn, or filtered out
@@ -154,7 +155,7 @@ def _add_ratios(
     timed: dict[tuple[Shape, int], list[tuple[int, float]]] = {}
     for entry in entry_ids:
         groups: dict[int, Shape] = {}
-        for config, rows in itertools.groupby(reading.medians_of(entry), _first):
+        for config, rows in itertools.groupby(reading.bulk(queries.timings.medians_on(entry)), _first):
             for environment, times in _by_environment(rows, environments):
                 if environment not in groups:
                     groups[environment] = shapes.of(entry, environment)

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Row
-from tuning_registry.db.schema import HEAD, NO_RANK
+from tuning_registry.db.schema import HEAD, NO_RANK, observations, timings
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.errors import SelectionError
@@ -33,7 +34,6 @@ def find_winners(store: Store, selection: Selection, policy: str = MAJORITY) -> 
         SelectionError: A package filter names a distribution that owns no recorded kernel.
         DatabaseError: The database cannot be read.
     """
-    selection = selection.normalised()
     with store.reading() as reading:
         check_packages(reading, selection)
         entries = elect_entries(reading, selection, policy).entries
@@ -53,16 +53,20 @@ def find_disagreements(store: Store, selection: Selection) -> tuple[list[Entry],
         SelectionError, DatabaseError: As for `find_winners`.
     """
     with store.reading() as reading:
-        return split_entries(reading, selection.normalised())
+        return split_entries(reading, selection)
 
 
 def what_there_is(store: Store, kernel: str | None = None) -> str:
     """One line for a query that matched nothing: what could have been asked for, among it kernels with such a name."""
     with store.reading() as reading:
-        archs = sorted({row["arch"] for row in reading.archs_recorded(Selection())})
-        facts = reading.recording_facts(Selection())
-        withdrawn = {row["run"] for row in reading.all_runs() if row["withdrawn_at"]}
-        kernels = sorted({name for arch in archs for name in reading.kernels_recorded(arch)}) if kernel else []
+        archs = sorted({row["arch"] for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
+        facts = reading.rows(queries.recordings.facts(Selection()))
+        withdrawn = {row["run"] for row in reading.rows(queries.recordings.of_all_runs()) if row["withdrawn_at"]}
+        kernels = (
+            sorted({name for arch in archs for name in reading.scalars(queries.entries.kernels(arch))})
+            if kernel
+            else []
+        )
     similar = similar_names(kernel, kernels) if kernel else []
     runs = list(dict.fromkeys(row["run"] for row in reversed(facts)))
     parts = {
@@ -114,7 +118,8 @@ def list_runs(store: Store) -> list[Run]:
         DatabaseError: The database cannot be read.
     """
     with store.reading() as reading:
-        rows, arch_rows = reading.all_runs(), reading.all_archs()
+        rows = reading.rows(queries.recordings.of_all_runs())
+        arch_rows = reading.rows(queries.recordings.all_archs())
     archs: dict[int, list[Row]] = {}
     for row in arch_rows:
         archs.setdefault(row["recording_id"], []).append(row)
@@ -162,10 +167,10 @@ def set_withdrawn(store: Store, run: str, withdrawn_at: str | None) -> bool:
     if store.revision() is None:
         raise store.absent()
     with store.writing() as transaction:
-        found = transaction.runs_by_name([run]).get(run)
-        if found is None:
+        found = transaction.rows(queries.recordings.runs_by_name([run]))
+        if not found:
             raise SelectionError(f"no run {run!r}; registry runs lists them")
-        if bool(found["withdrawn_at"]) == bool(withdrawn_at):
+        if bool(found[0]["withdrawn_at"]) == bool(withdrawn_at):
             return False
         transaction.set_withdrawn(run, withdrawn_at)
     return True
@@ -178,7 +183,9 @@ def describe_status(store: Store) -> dict[str, Any]:
         return status
     with store.reading() as reading:
         counts = reading.row_counts("recordings", "entries", "configs")
-        current = {name: reading.counting_rows(name) for name in ("timings", "observations")}
+        current = {
+            table.name: reading.scalars(queries.tables.counting_rows(table))[0] for table in (timings, observations)
+        }
         status["engine"] = reading.engine_name()
     runs = list_runs(store)
     counting = [run for run in runs if not run.withdrawn_at]

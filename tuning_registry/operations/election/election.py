@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.records import Times
@@ -47,7 +48,8 @@ class Evidence:
     def of(self, shape: Shape) -> dict[str, dict[int, Times | None]]:
         """`{config text: {recording id: (median, p20, p80) in ms, None: failed}}` of one entry."""
         measured = self._measurements.of(shape)
-        self._texts |= self._reading.config_texts([config for config in measured if config not in self._texts])
+        unknown = [config for config in measured if config not in self._texts]
+        self._texts |= {row["id"]: row["text"] for row in self._reading.chunked(queries.entries.config_texts, unknown)}
         return {self._texts[config]: by_rank for config, by_rank in measured.items()}
 
 
@@ -61,8 +63,14 @@ def elect_entries(
     """
     overrides = read_overrides(reading, selection.arch, selection.kernel)
     if policy == MAJORITY and not overrides and not needs_evidence:
-        return Election(entries_of(reading.winners(selection)), [], 0, overrides, None)
-    entries = entries_of(reading.choices(selection))
+        return Election(
+            entries_of(reading.rows(queries.votes.winners(selection, reading.environments_that_count(selection)))),
+            [],
+            0,
+            overrides,
+            None,
+        )
+    entries = entries_of(reading.rows(queries.votes.choices(selection, reading.environments_that_count(selection))))
     evidence = Evidence(reading, selection, entries) if policy != MAJORITY or needs_evidence else None
     elected: list[Entry] = []
     left_out: list[Entry] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
@@ -25,7 +26,7 @@ class Measurements:
     def __init__(self, reading: Reading, selection: Selection, shapes: Shapes) -> None:
         self._reading = reading
         self._shapes = shapes
-        self._environments = reading.counting(selection)
+        self._environments = dict(reading.once(queries.recordings.counting_recordings(selection)))
 
     def of(self, shape: Shape, config_ids: Sequence[int] | None = None) -> Measured:
         """The timings of one shape.
@@ -38,7 +39,8 @@ class Measurements:
         belongs: dict[tuple[int, int], bool] = {}
         measured: Measured = {}
         entry_ids = self._shapes.spellings.get(shape[:3], [])
-        for entry, config, recording, median, p20, p80 in self._reading.timings_of(entry_ids, config_ids):
+        timed = self._reading.bulk(queries.timings.of_entries(entry_ids, config_ids))
+        for entry, config, recording, median, p20, p80 in timed:
             environment = environments.get(recording)
             if environment is None:
                 continue  # superseded, withdrawn, or filtered out

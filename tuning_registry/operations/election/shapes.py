@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.model.selection import Selection
 
@@ -13,7 +14,7 @@ Shape = tuple[str, str, str, str, str, str]
 
 
 def shape_of(row: Row) -> Shape:
-    """The shape of a row of `queries.choices`."""
+    """The shape of a row of `queries.votes.choices`."""
     return (row["arch"], row["kernel"], row["lookup_key"], row["triton"], row["package"], row["version"])
 
 
@@ -30,16 +31,16 @@ class Shapes:
         keys = None if wanted is None else {shape[:3] for shape in wanted}
         self._entries: dict[int, tuple[str, str, str, str]] = {}
         self.spellings: dict[tuple[str, str, str], list[int]] = {}
-        for row in reading.shapes_of_entries(selection):
-            key = (row["arch"], row["kernel"], row["lookup_key"])
+        for entry, arch, kernel, lookup_key, module in reading.once(queries.entries.shapes(selection)):
+            key = (arch, kernel, lookup_key)
             if keys is None or key in keys:
-                self._entries[row["id"]] = (*key, row["module"])
-                self.spellings.setdefault(key, []).append(row["id"])
+                self._entries[entry] = (*key, module)
+                self.spellings.setdefault(key, []).append(entry)
         self._triton: dict[int, str] = {}
         self._owners: dict[tuple[int, Any], tuple[str, str]] = {}
-        for row in reading.version_groups():
-            self._triton[row["id"]] = row["triton"]
-            self._owners[row["id"], row["module"]] = (row["package"], row["version"])
+        for environment, triton, module, package, version in reading.once(queries.environments.version_groups()):
+            self._triton[environment] = triton
+            self._owners[environment, module] = (package, version)
 
     @property
     def entry_ids(self) -> list[int]:

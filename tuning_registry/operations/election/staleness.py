@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.shapes import Shape, Shapes
@@ -14,7 +15,7 @@ def find_stale(reading: Reading, selection: Selection) -> dict[Shape, int]:
     last, among those that count and say from which candidates the entry was chosen. Recordings that do not say
     are neither old nor new.
     """
-    rows = reading.candidate_set_tally(selection)
+    rows = reading.rows(queries.votes.candidate_set_tally(selection, reading.environments_that_count(selection)))
     if not rows:
         return {}
     shapes = Shapes(reading, selection)

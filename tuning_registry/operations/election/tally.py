@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tuning_registry.db.reading import Reading, Row
+from tuning_registry.db import queries
+from tuning_registry.db.reading import Reading, Row, in_chunks
 from tuning_registry.errors import SelectionError
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.selection import MISSING, Selection
@@ -89,14 +90,14 @@ class Entry:
 def split_entries(reading: Reading, selection: Selection) -> tuple[list[Entry], int]:
     """`find_disagreements` on an open database."""
     check_packages(reading, selection)
-    rows = reading.choices(selection)
+    rows = reading.rows(queries.votes.choices(selection, reading.environments_that_count(selection)))
     split = [row for row in rows if row["choices"] > 1]
     voters = Voters(reading, selection, split) if split else None
     return entries_of(split, voters), len({shape_of(row) for row in rows})
 
 
 def entries_of(rows: Sequence[Row], voters: Voters | None = None) -> list[Entry]:
-    """Entries from rows of `queries.choices`, in their order."""
+    """Entries from rows of `queries.votes.choices`, in their order."""
     grouped: dict[Shape, list[Row]] = {}
     for row in rows:
         grouped.setdefault(shape_of(row), []).append(row)
@@ -105,7 +106,7 @@ def entries_of(rows: Sequence[Row], voters: Voters | None = None) -> list[Entry]
 
 def check_packages(reading: Reading, selection: Selection) -> None:
     """Refuse a package filter that would filter nothing."""
-    known = reading.packages_known() if selection.packages else []
+    known = reading.scalars(queries.environments.packages()) if selection.packages else []
     for name, version in selection.packages.items():
         if name not in known and version != MISSING:
             shown = ", ".join(known) or "none"
@@ -143,19 +144,21 @@ class Voters:
     Args:
         reading: The database.
         selection: Which votes.
-        rows: Of `queries.choices`: the entries.
+        rows: Of `queries.votes.choices`: the entries.
     """
 
     def __init__(self, reading: Reading, selection: Selection, rows: Sequence[Row]) -> None:
         shapes = Shapes(reading, selection, {shape_of(row) for row in rows})
-        counting = reading.whose_recordings(selection)
+        counting = list(reading.bulk(queries.recordings.whose_recordings(selection)))
         self._whose = {recording: (run, rank) for run, rank, recording, _ in counting}
         self._order = {recording: place for place, recording in enumerate(self._whose)}  # by run and rank
         self._chosen: dict[tuple[Any, ...], array[int]] = {}
         environments = {recording: environment for _, _, recording, environment in counting}
-        for entry, config, ids in reading.who_voted(shapes.entry_ids):
-            for environment, these in _by_environment(ids, environments).items():
-                self._chosen.setdefault((*shapes.of(entry, environment), config), array("q")).extend(these)
+        for part in in_chunks(shapes.entry_ids):
+            for entry, config, text in reading.bulk(queries.votes.who_voted(part)):
+                ids = array("q", map(int, text.split(",")))
+                for environment, these in _by_environment(ids, environments).items():
+                    self._chosen.setdefault((*shapes.of(entry, environment), config), array("q")).extend(these)
 
     def recordings(self, shape: Shape, config_id: int | None) -> Sequence[int]:
         """Ids of the recordings that chose a config; none where it was never chosen."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 
+from tuning_registry.db import queries
 from tuning_registry.db.batch import KINDS, Pending
 from tuning_registry.db.reading import Row
 from tuning_registry.db.schema import NO_RANK
@@ -18,8 +20,8 @@ def place_recordings(
 ) -> tuple[dict[int, Placement], list[int]]:
     """What to insert where, by position, and the ids of older recordings that are superseded."""
     run_names = sorted({record.identity[0] for record in pending})
-    runs = transaction.runs_by_name(run_names)
-    current = transaction.current_recordings(run_names)
+    runs = {row["name"]: row for row in transaction.chunked(queries.recordings.runs_by_name, run_names)}
+    current = {(row["run"], row["rank"]): row for row in transaction.chunked(queries.recordings.current, run_names)}
     whole: dict[tuple[str, int], dict[str, str]] = {}  # what the files of one recording hold together
     for record in pending:
         whole.setdefault(record.identity, {}).update(record.digests)
@@ -158,7 +160,7 @@ class _Copies:
         self._noted: set[tuple[tuple[str, int], str]] = set()  # two files of one recording are one copy
         for kind in ("votes", "timings"):
             digests = sorted({content[1] for record in pending for content in _contents(record) if content[0] == kind})
-            for row in transaction.same_content(kind, digests):
+            for row in transaction.chunked(functools.partial(queries.recordings.same_content, kind), digests):
                 rank = row["rank"] if kind == "votes" else None
                 self._known.setdefault((kind, row["digest"], rank), []).append(row)
 

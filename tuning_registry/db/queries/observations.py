@@ -1,4 +1,4 @@
-"""Every SELECT over observations, each named after the question it answers."""
+"""Questions about observations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db.queries import counting_recordings, entries_chosen
+from tuning_registry.db.queries.entries import entries_chosen
+from tuning_registry.db.queries.recordings import counting_recordings
 from tuning_registry.db.schema import entries, observations, recordings, votes
 from tuning_registry.model.records import MISS_REASON
 from tuning_registry.model.selection import Selection

@@ -1,5 +1,0 @@
-"""`python -m tuning_registry.cli`: the same as `registry`."""
-
-from tuning_registry.cli.app import main
-
-main()

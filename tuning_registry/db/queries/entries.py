@@ -1,0 +1,61 @@
+"""Questions about entries and their configs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuning_registry.db.schema import configs, entries, observations, timings, votes
+from tuning_registry.model.selection import Selection
+
+
+def entries_chosen(selection: Selection) -> sa.Select[Any] | None:
+    """Which entries have this arch and kernel; None when neither is asked for."""
+    query = sa.select(entries.c.id)
+    if selection.arch is not None:
+        query = query.where(entries.c.arch == selection.arch)
+    if selection.kernel is not None:
+        query = query.where(_kernel_is(selection.kernel))
+    return query if selection.arch is not None or selection.kernel is not None else None
+
+
+def _kernel_is(kernel: str) -> sa.ColumnElement[bool]:
+    """Exact comparison; a bare name also finds the function of that name in any module.
+
+    No LIKE: kernel names are full of `_`, its wildcard, and SQLite's ignores case.
+    """
+    exact = entries.c.kernel == kernel
+    if "." in kernel:
+        return exact
+    suffix = "." + kernel
+    start = sa.func.length(entries.c.kernel) - len(suffix) + 1
+    return exact | (sa.func.substr(entries.c.kernel, start) == suffix) & (start > 0)
+
+
+def shapes(selection: Selection) -> sa.Select[Any]:
+    """Which shape is each entry a spelling of, and whose module is its kernel's?"""
+    query = sa.select(entries.c.id, entries.c.arch, entries.c.kernel, entries.c.lookup_key, entries.c.module)
+    chosen = entries_chosen(selection)
+    return query if chosen is None else query.where(entries.c.id.in_(chosen))
+
+
+def kernels(arch: str) -> sa.Select[Any]:
+    """Which kernels does anything say something about on this architecture?"""
+    return sa.select(entries.c.kernel).where(entries.c.arch == arch).distinct().order_by(entries.c.kernel)
+
+
+def configs_of(arch: str, kernel: str, lookup_key: str | None) -> sa.Select[Any]:
+    """Which configs has anybody chosen, timed or observed for this kernel, on this key if one is given?"""
+    chosen = sa.select(entries.c.id).where(entries.c.arch == arch, entries.c.kernel == kernel)
+    if lookup_key is not None:
+        chosen = chosen.where(entries.c.lookup_key == lookup_key)
+    seen = sa.union(*(sa.select(table.c.config_id).where(table.c.entry_id.in_(chosen))
+                      for table in (votes, timings, observations)))  # fmt: skip
+    return sa.select(configs.c.text).where(configs.c.id.in_(seen)).order_by(configs.c.text)
+
+
+def config_texts(config_ids: Collection[int]) -> sa.Select[Any]:
+    """What are these configs?"""
+    return sa.select(configs.c.id, configs.c.text).where(configs.c.id.in_(list(config_ids)))

@@ -1,0 +1,56 @@
+"""Questions about the software that recordings were made with."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from tuning_registry.db.schema import entries, environment_modules, environments
+from tuning_registry.model.selection import MISSING, Selection
+
+# The columns of a version group; empty: not known.
+GROUP: Final = ("triton", "package", "version")
+
+
+def group_columns(owner: sa.FromClause) -> list[sa.ColumnElement[str]]:
+    """The version group, for a statement that joins `environments` and `owner`."""
+    return [
+        environments.c.triton.label("triton"),
+        sa.func.coalesce(owner.c.package, "").label("package"),
+        sa.func.coalesce(owner.c.version, "").label("version"),
+    ]
+
+
+def version_groups() -> sa.Select[Any]:
+    """Which versions does each environment stand for, by the module that a distribution owns there?"""
+    owner = environment_modules
+    return sa.select(
+        environments.c.id, environments.c.triton, owner.c.module, owner.c.package, owner.c.version
+    ).outerjoin_from(environments, owner, owner.c.environment_id == environments.c.id)
+
+
+def packages() -> sa.Select[Any]:
+    """Which distributions own a kernel's module, by any recording?"""
+    return sa.select(environment_modules.c.package).distinct().order_by(environment_modules.c.package)
+
+
+def modules_of(package: str) -> sa.Select[Any]:
+    """Which top-level modules does a distribution own, by any recording?"""
+    return sa.select(environment_modules.c.module).where(environment_modules.c.package == package)
+
+
+def of_packages(selection: Selection) -> list[sa.ColumnElement[bool]]:
+    """Of the kernels that a package owns, only votes recorded with its version; other kernels as they are."""
+    owner = environment_modules
+    return [
+        entries.c.module.not_in(modules_of(name))
+        | (sa.func.coalesce(owner.c.package, name).in_([name, ""]))
+        & (sa.func.coalesce(owner.c.version, "") == version_asked(version))
+        for name, version in selection.packages.items()
+    ]
+
+
+def version_asked(asked: str) -> str:
+    """The stored form of a version filter."""
+    return "" if asked == MISSING else asked

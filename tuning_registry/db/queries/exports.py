@@ -1,0 +1,17 @@
+"""Questions about the log of exported tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuning_registry.db.schema import exports
+
+
+def made(digest: str | None, arch: str | None) -> sa.Select[Any]:
+    """Which tables were written, newest first; of this digest (or its beginning) and architecture?"""
+    query = sa.select(exports).order_by(exports.c.id.desc())
+    if digest is not None:
+        query = query.where(sa.func.substr(exports.c.table_digest, 1, len(digest)) == digest)
+    return query if arch is None else query.where(exports.c.arch == arch)

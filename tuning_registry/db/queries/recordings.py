@@ -1,0 +1,149 @@
+"""Questions about recordings and their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuning_registry.db.queries.environments import version_asked
+from tuning_registry.db.schema import CURRENT, environments, recorded_runs, recording_archs, recordings
+from tuning_registry.model.selection import Selection
+
+
+def counting_recordings(selection: Selection) -> sa.Select[Any]:
+    """Which recordings count for this selection: current ones, of runs that are not withdrawn."""
+    query = (
+        sa.select(recordings.c.id, recordings.c.environment_id)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .where(recordings.c.superseded_at == CURRENT, recorded_runs.c.withdrawn_at.is_(None))
+    )
+    if selection.runs:
+        query = query.where(recorded_runs.c.name.in_(selection.runs))
+    if selection.source is not None:
+        query = query.where(recordings.c.source == selection.source)
+    if selection.triton is not None:
+        query = query.join(environments, environments.c.id == recordings.c.environment_id).where(
+            environments.c.triton == version_asked(selection.triton)
+        )
+    return query
+
+
+def environments_that_count(selection: Selection) -> sa.Select[Any]:
+    """Which environments the counting recordings come from."""
+    return sa.select(counting_recordings(selection).subquery().c.environment_id).distinct()
+
+
+def whose_recordings(selection: Selection) -> sa.Select[Any]:
+    """Whose is each counting recording? Run, rank, id, in that order, and its environment."""
+    counting = counting_recordings(selection).subquery("counting")
+    return (
+        sa.select(recorded_runs.c.name, recordings.c.rank, recordings.c.id, recordings.c.environment_id)
+        .join(counting, counting.c.id == recordings.c.id)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .order_by(recorded_runs.c.name, recordings.c.rank, recordings.c.id)
+    )
+
+
+def facts(selection: Selection) -> sa.Select[Any]:
+    """What do the counting recordings say of themselves? One row a recording, runs in order of age."""
+    counting = counting_recordings(selection).subquery("counting")
+    return (
+        sa.select(
+            recordings.c.id,
+            recorded_runs.c.name.label("run"),
+            recordings.c.rank,
+            recordings.c.source,
+            recordings.c.host,
+            recordings.c.device_name,
+            recordings.c.multiprocessor_count,
+            environments.c.triton,
+            environments.c.packages,
+        )
+        .join(counting, counting.c.id == recordings.c.id)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .join(environments, environments.c.id == recordings.c.environment_id)
+        .order_by(recordings.c.id)
+    )
+
+
+def archs_recorded(selection: Selection) -> sa.Select[Any]:
+    """How many votes has each counting recording on each architecture? Columns: recording_id, arch, vote_count."""
+    counting = counting_recordings(selection).subquery("counting")
+    return sa.select(recording_archs).join(counting, counting.c.id == recording_archs.c.recording_id)
+
+
+def all_archs() -> sa.Select[Any]:
+    """Which architectures has each recording votes on, whether it counts or not?"""
+    return sa.select(recording_archs)
+
+
+def current(run_names: Iterable[str]) -> sa.Select[Any]:
+    """What has each rank of these runs recorded?"""
+    return (
+        sa.select(
+            recordings.c.id,
+            recorded_runs.c.name.label("run"),
+            recordings.c.rank,
+            recordings.c.votes_digest,
+            recordings.c.observations_digest,
+            recordings.c.timings_digest,
+            recordings.c.source,
+            environments.c.triton,
+            environments.c.packages,
+            environments.c.modules,
+        )
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .join(environments, environments.c.id == recordings.c.environment_id)
+        .where(recorded_runs.c.name.in_(list(run_names)), recordings.c.superseded_at == CURRENT)
+    )
+
+
+def same_content(kind: str, digests: Iterable[str]) -> sa.Select[Any]:
+    """Which current recordings hold this content of a kind, also of withdrawn runs, which may be restored?
+
+    Columns: digest, rank, run, is_named.
+    """
+    digest = recordings.c[f"{kind}_digest"]
+    return (
+        sa.select(
+            digest.label("digest"),
+            recordings.c.rank,
+            recorded_runs.c.name.label("run"),
+            recorded_runs.c.is_named,
+        )
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .where(
+            digest.in_(list(digests)),
+            recordings.c.superseded_at == CURRENT,
+        )
+        .order_by(recordings.c.id)
+    )
+
+
+def runs_by_name(names: Iterable[str]) -> sa.Select[Any]:
+    """Which of these runs are there, named or not, withdrawn or not?"""
+    return sa.select(recorded_runs).where(recorded_runs.c.name.in_(list(names)))
+
+
+def of_all_runs() -> sa.Select[Any]:
+    """Which runs are there, and what do their current recordings say? One row a recording, newest first."""
+    return (
+        sa.select(
+            recorded_runs.c.name.label("run"),
+            recorded_runs.c.withdrawn_at,
+            recordings.c.id,
+            recordings.c.rank,
+            recordings.c.world_size,
+            recordings.c.host,
+            recordings.c.device_name,
+            recordings.c.source,
+            recordings.c.ingested_at,
+            environments.c.triton,
+            environments.c.packages,
+        )
+        .join(recordings, (recordings.c.run_id == recorded_runs.c.id) & (recordings.c.superseded_at == CURRENT))
+        .join(environments, environments.c.id == recordings.c.environment_id)
+        .order_by(recordings.c.ingested_at.desc(), recordings.c.id.desc())
+    )

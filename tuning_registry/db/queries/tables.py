@@ -1,0 +1,30 @@
+"""Questions that can be asked of any table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuning_registry.db.schema import CURRENT, recorded_runs, recordings
+
+
+def ids_by_digest(table: sa.Table, digests: Iterable[str]) -> sa.Select[Any]:
+    """Which of these rows are there already? Columns: digest, id."""
+    return sa.select(table.c.digest, table.c.id).where(table.c.digest.in_(list(digests)))
+
+
+def counting_rows(table: sa.Table) -> sa.Select[int]:
+    """How many rows has a table, without those of recordings that do not count: superseded, or of a withdrawn run?"""
+    left_out = (
+        sa.select(recordings.c.id)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .where((recordings.c.superseded_at != CURRENT) | recorded_runs.c.withdrawn_at.is_not(None))
+    )
+    return row_count(table).where(table.c.recording_id.not_in(left_out))
+
+
+def row_count(table: sa.Table) -> sa.Select[int]:
+    """How many rows has a table?"""
+    return sa.select(sa.func.count()).select_from(table)

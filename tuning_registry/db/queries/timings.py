@@ -1,0 +1,27 @@
+"""Questions about timings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuning_registry.db.schema import timings
+
+
+def of_entries(entry_ids: Collection[int], config_ids: Collection[int] | None = None) -> sa.Select[Any]:
+    """How fast was which config of these entries, on which recording's rank? In order of entry and config."""
+    query = sa.select(timings).where(timings.c.entry_id.in_(list(entry_ids)))
+    if config_ids is not None:
+        query = query.where(timings.c.config_id.in_(list(config_ids)))
+    return query
+
+
+def medians_on(entry_id: int) -> sa.Select[Any]:
+    """What median in ms did which recording measure for which config of this entry, where it worked? By config."""
+    return (
+        sa.select(timings.c.config_id, timings.c.recording_id, timings.c.median_ms)
+        .where(timings.c.entry_id == entry_id, timings.c.median_ms.is_not(None))
+        .order_by(timings.c.config_id)
+    )

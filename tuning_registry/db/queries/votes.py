@@ -1,0 +1,183 @@
+"""Questions about votes and the sets of candidates that they chose from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from tuning_registry.db.queries.entries import entries_chosen
+from tuning_registry.db.queries.environments import GROUP, group_columns, of_packages
+from tuning_registry.db.queries.recordings import counting_recordings
+from tuning_registry.db.schema import (
+    candidate_sets,
+    configs,
+    entries,
+    environment_modules,
+    environments,
+    recording_archs,
+    recordings,
+    votes,
+)
+from tuning_registry.model.selection import Selection
+
+_SHAPE: Final = ("arch", "kernel", "lookup_key", *GROUP)
+
+
+def winners(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
+    """Which config does each entry elect? `choices` in first place."""
+    query = choices(selection, environment_ids)
+    return query.where(query.selected_columns.place == 1)
+
+
+def choices(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
+    """Which configs did ranks choose for each entry, the winner first?
+
+    Most votes win; ties go to the smallest canonical text, compared byte by byte. Columns: arch,
+    kernel, key, the version group, config, votes, total (votes on the entry), choices (configs of the
+    entry), place (1: the winner), runner_up (votes of the next place). One row a config, entries in order.
+    """
+    per_config = _per_config(selection, environment_ids)
+    shape = [per_config.c[name] for name in _SHAPE]
+    ranked = (
+        sa.select(
+            *shape,
+            sa.func.min(per_config.c.key).over(partition_by=shape).label("key"),
+            per_config.c.config_id,
+            configs.c.text.label("config"),
+            per_config.c.votes,
+            sa.func.sum(per_config.c.votes).over(partition_by=shape).label("total"),
+            sa.func.count().over(partition_by=shape).label("choices"),
+            sa.func.row_number()
+            .over(partition_by=shape, order_by=[per_config.c.votes.desc(), configs.c.text])
+            .label("place"),
+            sa.func.lead(per_config.c.votes)
+            .over(partition_by=shape, order_by=[per_config.c.votes.desc(), configs.c.text])
+            .label("runner_up"),
+        )
+        .select_from(per_config.join(configs, configs.c.id == per_config.c.config_id))
+        .subquery("ranked")
+    )
+    return sa.select(ranked).order_by(
+        ranked.c.arch, ranked.c.kernel, ranked.c.key, *(ranked.c[name] for name in GROUP), ranked.c.place
+    )
+
+
+def _per_config(selection: Selection, environment_ids: list[int]) -> sa.Subquery:
+    """How many votes has each config of each entry in each version group?"""
+    counted = tally(selection, environment_ids)
+    owner = environment_modules
+    group = group_columns(owner)
+    query = (
+        sa.select(
+            entries.c.arch,
+            entries.c.kernel,
+            entries.c.lookup_key,
+            *group,
+            counted.c.config_id,
+            sa.func.sum(counted.c.n).label("votes"),
+            sa.func.min(entries.c.key).label("key"),
+        )
+        .select_from(_with_owner(counted, owner))
+        .group_by(entries.c.arch, entries.c.kernel, entries.c.lookup_key, *group, counted.c.config_id)
+    )
+    query = query.where(*of_packages(selection))
+    return query.subquery("per_config")
+
+
+def _with_owner(counted: sa.Subquery, owner: sa.Table) -> sa.Join:
+    """A tally with the entries, the environments, and the distribution that owned each kernel there."""
+    return (
+        counted.join(entries, entries.c.id == counted.c.entry_id)
+        .join(environments, environments.c.id == counted.c.environment_id)
+        .outerjoin(owner, (owner.c.environment_id == counted.c.environment_id) & (owner.c.module == entries.c.module))
+    )
+
+
+def tally(selection: Selection, environment_ids: list[int]) -> sa.Subquery:
+    """How many votes has each config of each entry in each environment? The one pass over the votes."""
+    columns = (votes.c.entry_id, votes.c.config_id)
+    return _by_environment(votes, columns, [sa.func.count().label("n")], selection, environment_ids).subquery("tally")
+
+
+def candidate_set_tally(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
+    """How many recordings chose each entry from which set of candidates, and which was the last of them?
+
+    Columns: entry_id, fingerprint, environment_id, n, newest (recording id).
+    """
+    columns = (candidate_sets.c.entry_id, candidate_sets.c.fingerprint)
+    measures = [sa.func.count().label("n"), sa.func.max(candidate_sets.c.recording_id).label("newest")]
+    return _by_environment(candidate_sets, columns, measures, selection, environment_ids)
+
+
+def _by_environment(
+    table: sa.Table,
+    columns: tuple[sa.ColumnElement[Any], ...],
+    measures: list[sa.Label[int]],
+    selection: Selection,
+    environment_ids: list[int],
+) -> sa.Select[Any]:
+    """Rows of counting recordings, grouped by `columns` and environment.
+
+    Mostly all rows come from one environment, and all of them count. Then they leave the index in
+    GROUP BY order and nothing is sorted or joined: recordings that do not count are a short list to
+    skip. Several environments take a join to their recordings.
+    """
+    counting = counting_recordings(selection).subquery("counting")
+    if len(environment_ids) == 1:
+        others = sa.select(recordings.c.id).where(recordings.c.id.not_in(sa.select(counting.c.id)))
+        environment = sa.literal(environment_ids[0], sa.BigInteger).label("environment_id")
+        query = (
+            sa.select(*columns, environment, *measures).where(table.c.recording_id.not_in(others)).group_by(*columns)
+        )
+    else:
+        query = (
+            sa.select(*columns, counting.c.environment_id, *measures)
+            .join(counting, counting.c.id == table.c.recording_id)
+            .group_by(*columns, counting.c.environment_id)
+        )
+    chosen = entries_chosen(selection)
+    return query if chosen is None else query.where(table.c.entry_id.in_(chosen))
+
+
+def who_voted(entry_ids: Iterable[int]) -> sa.Select[Any]:
+    """Which recordings chose which config of these entries, whether they count or not?
+
+    Their ids in one text, since there may be millions, and grouped as the table is sorted, so that no database sorts.
+    """
+    choice = (votes.c.entry_id, votes.c.config_id)
+    ids = sa.func.aggregate_strings(sa.cast(votes.c.recording_id, sa.Text), ",")
+    return sa.select(*choice, ids).where(votes.c.entry_id.in_(list(entry_ids))).group_by(*choice)
+
+
+def cast_on(entry_id: int) -> sa.Select[Any]:
+    """Which recording chose which config of this entry, whether it counts or not?
+
+    Not joined to the recordings: the caller knows which ones count, and half a million rows leave faster alone.
+    """
+    return sa.select(votes.c.config_id, votes.c.recording_id).where(votes.c.entry_id == entry_id)
+
+
+def contributing(selection: Selection) -> sa.Select[Any]:
+    """Which recordings have a vote on this architecture that passes the filters?"""
+    counting = counting_recordings(selection).subquery("counting")
+    if not selection.packages:
+        query = sa.select(recording_archs.c.recording_id).join(
+            counting, counting.c.id == recording_archs.c.recording_id
+        )
+        return query.where(recording_archs.c.arch == selection.arch).order_by(recording_archs.c.recording_id)
+    owner = environment_modules
+    return (
+        sa.select(votes.c.recording_id)
+        .select_from(
+            votes.join(counting, counting.c.id == votes.c.recording_id)
+            .join(entries, entries.c.id == votes.c.entry_id)
+            .outerjoin(
+                owner, (owner.c.environment_id == counting.c.environment_id) & (owner.c.module == entries.c.module)
+            )
+        )
+        .where(entries.c.arch == selection.arch, *of_packages(selection))
+        .distinct()
+        .order_by(votes.c.recording_id)
+    )

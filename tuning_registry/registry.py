@@ -1,0 +1,471 @@
+"""The front door: every question the database answers, as a method of one object."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypedDict, Unpack
+
+from tuning_registry.db.store import Store
+from tuning_registry.db.url import resolve_url, shown_url
+from tuning_registry.errors import DatabaseError, UsageError, printable
+from tuning_registry.formats.files import write_atomically
+from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.log import warn
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.authors import current_user
+from tuning_registry.operations.checking import Checked, check_table
+from tuning_registry.operations.costs import CostedEntry, find_costs
+from tuning_registry.operations.differences import Difference, compare_tables, compare_with_votes
+from tuning_registry.operations.election.tally import Entry
+from tuning_registry.operations.explain import Explanation, explain
+from tuning_registry.operations.export import Export, ExportOptions, export_table
+from tuning_registry.operations.export_log import ExportRecord, list_exports, remember_export
+from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
+from tuning_registry.operations.misses import MissedEntry, find_misses
+from tuning_registry.operations.overrides import BAN, PIN, Override, add_override, lift_override, list_overrides
+from tuning_registry.operations.ranks import Fleet, compare_ranks
+from tuning_registry.operations.reports import (
+    Run,
+    describe_status,
+    find_disagreements,
+    find_winners,
+    list_runs,
+    set_withdrawn,
+)
+from tuning_registry.rules.evidence import MAJORITY
+
+PathLike = str | os.PathLike[str]
+
+
+class VoteFilters(TypedDict, total=False):
+    """Keywords that choose which votes count. All of them must hold; a missing or None filter lets everything pass.
+
+    Attributes:
+        runs: Name of a run, or several names.
+        source: The recordings' `source` text, matched exactly; `""` for recordings without one.
+        triton: Triton version; `"none"` for recordings that do not state one.
+        packages: Version by distribution (`{"fla": "0.6.0"}`). Narrows the votes on the kernels that the distribution
+            owns and leaves other kernels alone; `"none"` for recordings that do not state one.
+    """
+
+    runs: str | Iterable[str] | None
+    source: str | None
+    triton: str | None
+    packages: Mapping[str, str] | None
+
+
+class Filters(VoteFilters, total=False):
+    """Keywords that choose entries and votes: those of `VoteFilters`, and architecture and kernel.
+
+    Attributes:
+        arch: Architecture in any accepted spelling, such as `"sm90"` or `"gfx942"`.
+        kernel: Qualified name of a kernel, or its function name in any module.
+    """
+
+    arch: str | None
+    kernel: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTable:
+    """The canonical table of an architecture, ready to be written.
+
+    Attributes:
+        details: The bytes and content of the table, and what went into it.
+    """
+
+    details: Export
+    _store: Store
+    _selection: Selection
+    _options: ExportOptions
+
+    @property
+    def digest(self) -> str:
+        """The digest of the table's entries, 64 hexadecimal digits. Equal digests mean equal choices."""
+        return str(self.details.payload["tuning_registry"]["digest"])
+
+    @property
+    def table(self) -> TunedTable:
+        """The table as `tuning_registry.load` would return it."""
+        return TunedTable(self.details.payload["arch"], self.details.payload["kernels"])
+
+    def write(self, path: PathLike) -> None:
+        """Write the table to a file atomically, and record the export in the database.
+
+        A table is written even if the database is read-only; a warning is then logged, and `Registry.exports` does not
+        list the table.
+
+        Raises:
+            FileError: The file cannot be written.
+        """
+        write_atomically(Path(path), self.details.data)
+        try:
+            remember_export(self._store, self.details, self._selection.normalised(), self._options,
+                            output=printable(os.fspath(path)), exported_by=current_user(), now=_now())  # fmt: skip
+        except DatabaseError as error:
+            warn("the table was written, but the export could not be recorded: %s", error)
+
+
+class Registry:
+    """A registry database: ingest recordings, ask what ranks chose, and export the table to pin.
+
+    Each method opens a connection, does one transaction and closes the connection, so that a registry can be kept open
+    for as long as needed and shared between threads. Leaving the `with` block matters only for `":memory:"`, whose
+    content ends there.
+
+        with Registry("registry.db") as registry:
+            registry.ingest("recordings/", run="nightly")
+            split = registry.disagreements(arch="sm90")
+            registry.export("sm90").write("sm90.json")
+
+    Results are frozen dataclasses. `pandas.DataFrame([row.to_dict() for row in rows])` makes a data frame of a list.
+
+    Every method raises `DatabaseError` if the database cannot be opened, read or written, and `UsageError` if an
+    argument is not valid. Methods other than `ingest` and `status` raise `SchemaError` if the database holds no registry.
+
+    Args:
+        url: SQLite file, `sqlite:///FILE`, `postgresql://USER@HOST/NAME`, or `":memory:"`. None means the same default
+            as for the `registry` command: `$TUNING_REGISTRY_DB`, then a per-user SQLite file.
+
+    Raises:
+        UsageError: The URL is not valid, or names a database that is not supported.
+    """
+
+    def __init__(self, url: PathLike | None = None) -> None:
+        self._store = Store(resolve_url(os.fspath(url) if url is not None else None))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
+
+    def __repr__(self) -> str:
+        return f"Registry({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """URL of the database, without its password."""
+        return shown_url(self._store.url)
+
+    def ingest(
+        self,
+        paths: PathLike | Iterable[PathLike],
+        *,
+        run: str | None = None,
+        as_run: str | None = None,
+        rank: int | None = None,
+        arch: str | None = None,
+        triton: str | None = None,
+        packages: Mapping[str, str] | None = None,
+        source: str | None = None,
+        replace: bool = False,
+        keep_going: bool = False,
+    ) -> IngestReport:
+        """Ingest recordings, timings and Triton caches in one transaction, creating the registry if there is none.
+
+        Args:
+            paths: A file, folder or glob pattern, or several.
+            run: Run name for recordings that do not state one.
+            as_run: Run name that overrides the stated one, for example when two jobs shared a name.
+            rank: Rank, for a single file that does not state one.
+            arch: Architecture, for a Triton cache that does not state one.
+            triton: Triton version for recordings that do not state one.
+            packages: Version by distribution, for recordings that do not state it.
+            source: Where the recordings come from, as free text, for recordings that do not state it.
+            replace: Supersede a different recording of the same run and rank instead of refusing it.
+            keep_going: Skip recordings that cannot be ingested and list them in the report's `skipped`.
+
+        Returns:
+            How many recordings, votes, timings and observations were stored, and what was noticed.
+
+        Raises:
+            FileError: A path does not exist or cannot be read.
+            RecordingError: A file is not a valid recording.
+            ConflictError: A recording contradicts an argument or the database.
+        """
+        options = IngestOptions(run=run, as_run=as_run, rank=rank, arch=arch, triton=triton, packages=packages or {},
+                                source=source, replace=replace, keep_going=keep_going)  # fmt: skip
+        return ingest(self._store, paths if isinstance(paths, str | os.PathLike) else list(paths), options)
+
+    def winners(self, *, policy: str = MAJORITY, **filters: Unpack[Filters]) -> list[Entry]:
+        """The elected config of every entry, sorted by architecture, kernel and key. Pins and bans apply.
+
+        Args:
+            policy: `"majority"` (most votes), `"fastest"` (lowest median time) or `"minimax"` (smallest worst case over
+                ranks).
+            filters: See `Filters`.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel.
+        """
+        return find_winners(self._store, _selection(filters), policy)
+
+    def disagreements(self, **filters: Unpack[Filters]) -> list[Entry]:
+        """Entries for which ranks chose more than one config, each with its choices and the ranks behind them.
+
+        Args:
+            filters: See `Filters`.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel.
+        """
+        return find_disagreements(self._store, _selection(filters))[0]
+
+    def costs(self, **filters: Unpack[Filters]) -> list[CostedEntry]:
+        """Disagreements with what the timings say they cost, the most costly first.
+
+        Args:
+            filters: See `Filters`.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel.
+        """
+        return find_costs(self._store, _selection(filters))[0]
+
+    def explain(
+        self,
+        arch: str,
+        kernel: str,
+        key: str | None = None,
+        *,
+        policy: str = MAJORITY,
+        **filters: Unpack[VoteFilters],
+    ) -> Explanation:
+        """Votes, timings and overrides of a kernel's entries, and why each entry has its config.
+
+        Args:
+            arch: Architecture.
+            kernel: Qualified name of the kernel, or its function name.
+            key: Shape key; None for every entry of the kernel.
+            policy: As for `winners`.
+            filters: See `VoteFilters`.
+
+        Returns:
+            The entries, and near matches if the kernel or key was never recorded.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel.
+        """
+        return explain(self._store, _selection(filters, VoteFilters, arch=arch, kernel=kernel), key, policy)
+
+    def ranks(self, **filters: Unpack[Filters]) -> Fleet:
+        """Every rank's dissenting votes and speed compared with all ranks, and the outliers among them.
+
+        Args:
+            filters: See `Filters`.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel.
+        """
+        return compare_ranks(self._store, _selection(filters))
+
+    def misses(self, *, unrecorded: bool = False, **filters: Unpack[Filters]) -> list[MissedEntry]:
+        """Entries that pinned runs did not find in their tables: what to record next.
+
+        Args:
+            unrecorded: Only entries that have no vote yet.
+            filters: See `Filters`; `packages` is not supported here.
+
+        Raises:
+            UsageError: `packages` was given.
+        """
+        selection = _selection(filters)
+        if selection.packages:
+            raise UsageError("misses cannot be filtered by packages; filter by runs, source or triton instead")
+        return find_misses(self._store, selection, unrecorded=unrecorded)[0]
+
+    def export(
+        self,
+        arch: str,
+        *,
+        policy: str = MAJORITY,
+        generalize_percent: float | None = None,
+        max_regression_percent: float | None = None,
+        replaced: TunedTable | PathLike | None = None,
+        min_votes: int = 1,
+        min_agreement: float = 0.0,
+        **filters: Unpack[VoteFilters],
+    ) -> ExportedTable:
+        """The canonical table of one architecture. Equal votes, timings and overrides give equal bytes.
+
+        Nothing is written: `export("sm90").write("sm90.json")` does that.
+
+        Args:
+            arch: Architecture.
+            policy: As for `winners`.
+            generalize_percent: Merge a kernel's entries into one `*` entry where that costs at most this slowdown, in
+                percent; None to keep every entry.
+            max_regression_percent: Refuse to make an entry of `replaced` slower than this, in percent; None to allow it.
+            replaced: The table that the new one will replace, or its path.
+            min_votes: Leave out entries with fewer votes.
+            min_agreement: Leave out entries whose winner has a smaller share of the votes, from 0 to 1.
+            filters: See `VoteFilters`.
+
+        Raises:
+            SelectionError: Nothing was recorded for the architecture, its votes are of several versions, an override
+                has expired, or an entry would become slower than allowed.
+            FileError: `replaced` cannot be read.
+            TableError: `replaced` is not a table.
+        """
+        selection = _selection(filters, VoteFilters, arch=arch)
+        options = ExportOptions(min_votes=min_votes, min_agreement=min_agreement, policy=policy,
+                                generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
+                                replaced=_table(replaced) if replaced is not None else None)  # fmt: skip
+        return ExportedTable(export_table(self._store, selection, options), self._store, selection, options)
+
+    def exports(self, digest: str | None = None, *, arch: str | None = None) -> list[ExportRecord]:
+        """Tables that were written, newest first: from the digest in a job's log back to the votes.
+
+        Args:
+            digest: Only tables whose digest is this, or begins with it.
+            arch: Only tables of this architecture.
+        """
+        return list_exports(self._store, digest, arch)
+
+    def diff(
+        self, old: TunedTable | PathLike, new: TunedTable | PathLike | None = None, **filters: Unpack[VoteFilters]
+    ) -> list[Difference]:
+        """What changed between two tables, with the votes and timings behind each change.
+
+        Args:
+            old: A table, or its path.
+            new: Another; None compares with the table that would be exported now.
+            filters: See `VoteFilters`. Without any, a comparison with the votes uses the filters of the table's export.
+
+        Raises:
+            FileError: A table cannot be read.
+            TableError: A file is not a table, or the tables are of two architectures.
+            SelectionError: No table can be exported now.
+        """
+        selection = _selection(filters, VoteFilters)
+        if new is None:
+            return compare_with_votes(self._store, _table(old), selection).differences
+        return compare_tables(_table(old), _table(new), self._store, selection)
+
+    def check(self, table: TunedTable | PathLike, **filters: Unpack[VoteFilters]) -> Checked:
+        """Whether a table still holds: its votes, overrides, staleness, versions and digest.
+
+        Args:
+            table: A table, or its path.
+            filters: See `VoteFilters`. Without any, the filters of the table's export apply.
+
+        Returns:
+            The problems, one line each (none if the table holds), and what could not be checked.
+
+        Raises:
+            FileError: The table cannot be read.
+            TableError: The file is not a table.
+        """
+        selection = _selection(filters, VoteFilters)
+        return check_table(self._store, _table(table), selection)
+
+    def runs(self) -> list[Run]:
+        """Every run with what it recorded, newest first."""
+        return list_runs(self._store)
+
+    def withdraw(self, run: str) -> bool:
+        """Stop counting the votes of a run. They are kept, and `restore` counts them again.
+
+        Returns:
+            Whether this changed anything.
+
+        Raises:
+            SelectionError: There is no such run.
+        """
+        return set_withdrawn(self._store, run, _now().isoformat(timespec="microseconds"))
+
+    def restore(self, run: str) -> bool:
+        """Count the votes of a withdrawn run again.
+
+        Returns:
+            Whether this changed anything.
+
+        Raises:
+            SelectionError: There is no such run.
+        """
+        return set_withdrawn(self._store, run, None)
+
+    def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
+            author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip
+        """Give an entry this config, whatever the votes say.
+
+        Args:
+            arch: Architecture.
+            kernel: Qualified name of the kernel, or its function name if only one recorded kernel has it.
+            key: Shape key, or `"*"` for every key of the kernel.
+            config: The config as a dict, as JSON text, or as the commands show it.
+            reason: Why; it is written into the table.
+            author: Who decides; None for the current user and host.
+            until: Last day (UTC, `YYYY-MM-DD`) on which it applies. Afterwards `export` refuses until the override is
+                renewed or lifted.
+            force: Accept a config that was never recorded for this kernel and key.
+
+        Raises:
+            SelectionError: The kernel, key or config was never recorded, and `force` is not set.
+            ConflictError: An override in force says the opposite.
+        """
+        return self._override(PIN, arch, kernel, key, config, reason, author, until, force=force)
+
+    def ban(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
+            author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip
+        """Keep a config from being elected. Arguments and errors are those of `pin`."""
+        return self._override(BAN, arch, kernel, key, config, reason, author, until, force=force)
+
+    def _override(self, action: str, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], reason: str,
+                  author: str | None, until: str | None, *, force: bool) -> Override:  # fmt: skip
+        text = config if isinstance(config, str) else json.dumps(dict(config))
+        return add_override(self._store, action, arch=arch, kernel=kernel, key=key, config=text, reason=reason,
+                            author=author if author is not None else current_user(), until=until, force=force,
+                            now=_now())  # fmt: skip
+
+    def lift(self, override: int, *, reason: str, author: str | None = None) -> Override:
+        """End a pin or ban; its history is kept.
+
+        Args:
+            override: Id of the override, as in `overrides`.
+            reason: Why; kept in the history.
+            author: Who decides; None for the current user and host.
+
+        Returns:
+            The override that was ended.
+
+        Raises:
+            SelectionError: No override in force has this id.
+        """
+        who = author if author is not None else current_user()
+        return lift_override(self._store, override, reason=reason, author=who, now=_now())
+
+    def overrides(self, *, everything: bool = False) -> list[Override]:
+        """Pins and bans in force.
+
+        Args:
+            everything: Return the whole history instead, with replaced and lifted overrides and the lifts.
+        """
+        return list_overrides(self._store, everything=everything)
+
+    def status(self) -> dict[str, Any]:
+        """The database, its schema revision and what it holds; `revision` is None if it holds no registry."""
+        return describe_status(self._store)
+
+
+def _selection(filters: Mapping[str, Any], allowed: type = Filters, **fixed: str) -> Selection:
+    unknown = filters.keys() - allowed.__annotations__.keys()
+    if unknown:  # a misspelt filter must not let every vote pass
+        raise TypeError(f"unexpected filter {min(unknown)!r}; expected {', '.join(allowed.__annotations__)}")
+    given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None} | fixed
+    runs = given.pop("runs", ())
+    return Selection(runs=(runs,) if isinstance(runs, str) else tuple(runs), **given)
+
+
+def _table(table: TunedTable | PathLike) -> TunedTable:
+    return table if isinstance(table, TunedTable) else read_table(Path(table))
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
