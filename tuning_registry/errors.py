@@ -57,6 +57,10 @@ class RecordingError(FormatError):
         self.file = file
         self.args = (f"{file}: {self.args[0]}",)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the arguments of `__init__`: process pools send errors to their parent."""
+        return type(self), (self.file, self.what, self.path), self.__dict__
+
 
 class FileError(RegistryError, OSError):
     """A file cannot be read or written."""

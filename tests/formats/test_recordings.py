@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import H200, config, version_1, write_recording
-from tests.model.test_canonical import configs, texts
+from tests.conftest import config, version_1, write_recording
 from tuning_registry.errors import FileError, RecordingError, RegistryError
 from tuning_registry.formats.fast_reader import QuickReader
 from tuning_registry.formats.recordings import parse_recording, rank_in_name, read_recording
@@ -182,90 +181,6 @@ def test_a_folder_is_no_regular_file_and_leaves_no_handle_open(tmp_path: Path) -
     assert len(list(Path("/proc/self/fd").iterdir())) == handles
 
 
-def test_the_quick_road_reads_the_real_recordings_alike() -> None:
-    reader = QuickReader()
-    files = sorted(H200.glob("*.json"))
-    assert len(files) == 16  # votes and timings of eight ranks
-    for path in files:
-        assert reader.read(path) == read_recording(path)
-        assert reader.read_quickly(path.read_bytes(), str(path)) is not None  # and is really taken
-
-
-milliseconds = st.floats(0, 1e6) | st.integers(0, 5) | st.sampled_from([float("inf"), -1.0, -0.0])
-times = st.none() | st.just((None,) * 3) | st.tuples(*[milliseconds] * 3)
-timed = st.lists(st.tuples(configs, times), max_size=3)
-
-
-names = texts | st.sampled_from(["k", "sm90", "M=1", "M=True", "a:b", "*", "}, [1, 2, 3]"])
-
-
-def by_entry(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.dictionaries(
-        names, st.dictionaries(names, st.dictionaries(names, leaves, max_size=3), max_size=3), max_size=3
-    )
-
-
-sections = {"timings": by_entry(timed),
-            "candidate_sets": by_entry(texts), "triton": st.sampled_from(["3.6.0", "Infinity", ""])}  # fmt: skip
-documents = (
-    by_entry(configs)
-    | by_entry(timed)
-    | st.fixed_dictionaries({"votes": by_entry(configs)}, optional=sections).map(
-        lambda said: {"format": "tuning-registry recording", "version": 1, "run": "r", "rank": 0, **said}
-    )
-)
-
-
-@given(documents, st.sampled_from([None, 1]), st.sampled_from([None, (",", ":")]), st.booleans(), st.data())
-def test_the_quick_road_never_differs_from_the_strict_one(
-    document: dict[str, Any], indent: int | None, separators: Any, ascii_only: bool, data: st.DataObject
-) -> None:
-    text = json.dumps(document, indent=indent, separators=separators, ensure_ascii=ascii_only).encode()
-    for _ in range(data.draw(st.integers(0, 2))):  # damage it
-        position = data.draw(st.integers(0, len(text)))
-        text = (
-            text[:position]
-            + data.draw(
-                st.sampled_from([b"", b'"', b":", b"}", b"{", b"]", b"[", b"1", b"-", b"\\", b"\x00", b",", b"NaN"])
-            )
-            + text[position + data.draw(st.integers(0, 2)) :]
-        )
-    quick = QuickReader().read_quickly(text, "r.json")
-    if quick is not None:
-        assert quick == parse_recording(text, "r.json")
-
-
-C1, C2, C3 = (json.dumps(config(num_warps=n)) for n in (1, 2, 8))
-
-
-@pytest.mark.parametrize(
-    ("candidates", "is_quick"),
-    [
-        (f"[{C1}, [1, 2, 3]], [{C2}, [4, 5.5, 6]]", True),
-        (f"[{C2}, [1, 2, 3]], [{C1}, [4, 5, 6]]", True),  # in another order than the texts
-        (f"[{C2},[1,2,3]],[{C1},[4,5,6]]", True),
-        (f"[{C2}, null], [{C1}, [4, 5, 6]], [{C3}, [null, null, null]]", True),
-        (f"[{C2}, [1, Infinity, 3]], [{C1}, [4, 5, 6]]", True),
-        (f"[{C2}, [1, 2, 3] ], [{C1}, [4e0,5.0\t, 6]]", True),
-        (f"[{C2}, [1, 2, 3]], [{C1},[4, 5, 6]]", False),
-        (f"[{C2}, [1, 2]], [{C1}, [4, 5, 6, 7]]", False),
-        (f"[{C2}, [1, 2, -3]]", False),
-        (f"[{C2}, [1, 2, 3]], [{C2}, [4, 5, 6]]", False),
-        (f'[{C2}, "<times>"], [{C1}, [4, 5, 6]]', False),
-        (f"[{C2}, []], [{C1}, [4, 5, 6]]", False),
-        ('[{"kwargs": {"S": [{}, [1, 2, 3]]}, "num_warps": 4, "num_stages": 2}, "<times>"]', False),
-    ],
-)
-def test_timings_in_any_shape_are_read_as_the_strict_road_reads_them(candidates: str, is_quick: bool) -> None:
-    text = f'{{"sm90": {{"k": {{"M=1": [{candidates}]}}}}}}'.encode()
-    reader = QuickReader()
-    for _ in range(2):  # once to learn the layout
-        quick = reader.read_quickly(text, "r.json")
-        assert (quick is not None) == is_quick
-        if quick is not None:
-            assert quick == parse_recording(text, "r.json")
-
-
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_give_a_recording_or_our_error(data: bytes) -> None:
     try:
@@ -273,50 +188,6 @@ def test_any_bytes_give_a_recording_or_our_error(data: bytes) -> None:
     except RegistryError as error:
         assert str(error).startswith("r.json: ")
         assert "\n" not in str(error)
-
-
-def test_a_repeated_key_is_never_lost_on_the_quick_road(tmp_path: Path) -> None:
-    reader = QuickReader()
-    reader.read(write_recording(tmp_path / "good.json", SEED))
-    twice = SEED.replace('"k": {', '"k": {"M=1": ' + TEXT + ", ")
-    with pytest.raises(RecordingError, match="twice"):
-        reader.read(write_recording(tmp_path / "bad.json", twice))
-
-
-@pytest.mark.parametrize("times", ["[1e300, 1, 1]", "[10e299, 1, 1]", "[1.5, 1, 1]"])
-@pytest.mark.parametrize(
-    "infinite", ['"source": "Infinity"', '"host": "1Infinity"', '"observations": {"sm90": {"Infinity": {}}}']
-)
-def test_infinity_elsewhere_is_not_made_up_for_by_a_number_in_its_place(infinite: str, times: str) -> None:
-    text = (
-        f'{{"format": "tuning-registry recording", "version": 1, "run": "r", "rank": 0, "votes": {{}}, {infinite}, '
-        f'"timings": {{"sm90": {{"k": {{"M=1": [[{TEXT}, {times}]]}}}}}}}}'
-    ).encode()
-    quick = QuickReader().read_quickly(text, "r.json")
-    assert quick is None or quick == parse_recording(text, "r.json")
-
-
-@pytest.mark.parametrize("times", ["[1Infinity, 1, 1], [10e299, 1, 1]", "[Infinity0, 1, 1], [1E300, 1, 1]"])
-def test_infinity_inside_a_number_is_no_time(times: str) -> None:
-    first, second = times.split("], ")
-    text = f'{{"sm90": {{"k": {{"M=1": [[{C1}, {first}]], [{C2}, {second}]]}}}}}}'.encode()
-    assert QuickReader().read_quickly(text, "r.json") is None
-
-
-def test_files_without_a_layout_in_common_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuning_registry.formats.fast_reader._LAYOUT_BYTES", 1000)
-    reader = QuickReader()
-    for number in range(50):
-        text = f'{{"sm90": {{"k": {{"M={number}": [[{C1}, [1, 2, 3]]]}}}}}}'.encode()
-        assert reader.read_quickly(text, "r.json") == parse_recording(text, "r.json")
-    assert len(reader._layouts) < 10
-
-
-def test_a_name_that_holds_infinity_keeps_it(tmp_path: Path) -> None:
-    timed = json.dumps({"sm90": {"sum_Infinity_k": {"M=1": [[FULL, [1e300, 1e299, 1.5]]]}}})
-    path = write_recording(tmp_path / "t.rank0.json", timed)
-    assert QuickReader().read(path) == read_recording(path)
-    assert list(read_recording(path).timings["sm90"]) == ["sum_Infinity_k"]
 
 
 @pytest.mark.parametrize("section", ["votes", "timings", "observations", "candidate_sets"])

@@ -6,11 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tuning_registry.formats.recordings import FORMAT, VERSION
+from tuning_registry.formats.recordings import FORMAT, SECTIONS, VERSION
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.records import Header, Observation, Recording, TimedCandidates
 
-SECTIONS: Final = ("votes", "observations", "timings", "candidate_sets")
 _CHUNK_BYTES: Final = 1 << 18
 
 # By section, architecture, kernel and key: the JSON text of the entry's value. A vote's is its config's text.

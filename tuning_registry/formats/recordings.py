@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.formats.files import kind_of, parse_json, read_bytes
@@ -20,7 +20,7 @@ VERSION = 1
 _RANK_NAME = re.compile(r"(?P<prefix>.*)\.rank(?P<rank>[0-9]{1,9})\.json")
 _DEVICE_FIELDS = {"name": "device_name", "arch": "device_arch", "multiprocessor_count": "multiprocessor_count"}
 _HEADER_FIELDS = ("run", "rank", "world_size", "host", "triton", "packages", "modules", "source")
-_SECTIONS = ("votes", "observations", "timings", "candidate_sets")
+SECTIONS: Final = ("votes", "observations", "timings", "candidate_sets")
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
     if type(version) is not int or version != VERSION:
         newer = "; a newer tuning-registry may read it" if type(version) is int and version > VERSION else ""
         raise FormatError(f"expected recording version {VERSION}, found {describe(version)}{newer}", ("version",))
-    unknown = document.keys() - {"format", "version", "device", *_HEADER_FIELDS, *_SECTIONS}
+    unknown = document.keys() - {"format", "version", "device", *_HEADER_FIELDS, *SECTIONS}
     if unknown:
         raise FormatError("unknown field of a version 1 recording", (min(unknown),))
     fields = {name: document[name] for name in _HEADER_FIELDS if document.get(name) is not None}

@@ -21,13 +21,17 @@ from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.recordings import read_timings
 from tuning_registry.model.canonical import MAX_DEPTH, check_text, describe
 from tuning_registry.model.names import UNNAMED, format_key, lookup_key, normal_arch
-from tuning_registry.model.records import Header, Observation, Recording, TimedCandidates
+from tuning_registry.model.records import (
+    ALL_FAILED,
+    IN_A_CACHE,
+    SINGLE_CANDIDATE,
+    Header,
+    Observation,
+    Recording,
+    TimedCandidates,
+)
 
 SUFFIX: Final = ".autotune.json"
-# Why a winner does not vote: nobody knows which rank, if it was one, has timed it.
-IN_A_CACHE: Final = "winner in a Triton cache"
-SINGLE: Final = "single candidate"
-ALL_FAILED: Final = "every candidate failed"
 
 _HASHED = re.compile(r"[A-Z2-7]{52}")  # Triton's names of folders: a SHA-256 in base 32
 _DTYPE = re.compile(r"torch\.\w+|bool|u?int\d+|b?float\d+\w*|complex\d+")
@@ -95,7 +99,7 @@ def read_cache(cache: TritonCache, *, arch: str | None, triton: str | None, vote
         if winner is not None and votes and len(timed) > 1:
             chosen.setdefault(kernel, {})[key] = winner
         else:
-            reason = ALL_FAILED if winner is None else SINGLE if len(timed) == 1 else IN_A_CACHE
+            reason = ALL_FAILED if winner is None else SINGLE_CANDIDATE if len(timed) == 1 else IN_A_CACHE
             seen.setdefault(kernel, {})[key] = Observation(winner, reason)
     return Recording(
         place,

@@ -148,6 +148,12 @@ class Header:
         _check_strings(self.modules, "modules")
 
 
+# Reasons of observations: why a choice is not a vote. Databases hold them.
+SINGLE_CANDIDATE: Final = "single candidate"
+ALL_FAILED: Final = "every candidate failed"
+IMPOSSIBLE_TIME: Final = "impossible time"  # of the winner
+ECHO: Final = "echo of Triton's disk cache"
+IN_A_CACHE: Final = "winner in a Triton cache"  # nobody knows which rank timed it, or whether one rank did
 # Before the reason of an observation: a pinned launch that the table did not decide.
 MISS_REASON = "miss: "
 NOT_STATED = "none"  # how a filter asks for recordings that do not state a version: no version of its own

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tuning_registry.errors import FormatError
-from tuning_registry.formats.recording_writer import SECTIONS, observation_text, set_text, timings_text
+from tuning_registry.formats.recording_writer import observation_text, set_text, timings_text
+from tuning_registry.formats.recordings import SECTIONS
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.records import ByEntry, Observation, TimedCandidates

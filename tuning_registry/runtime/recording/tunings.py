@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tuning_registry.model.canonical import live_config_text
-from tuning_registry.model.records import Timing
+from tuning_registry.model.records import ALL_FAILED, ECHO, IMPOSSIBLE_TIME, SINGLE_CANDIDATE, Timing
 from tuning_registry.runtime.guard import count_fault
 from tuning_registry.runtime.triton import watch
 
-# Why a choice of Triton's is no vote.
+# Why a choice of Triton is not a vote.
 REASONS: Final[Mapping[str, str]] = {
-    watch.ECHO: "echo of Triton's disk cache",
-    watch.SINGLE: "single candidate",
-    watch.FAILED: "every candidate failed",
-    watch.UNMEASURED: "its time is not a number",
+    watch.ECHO: ECHO,
+    watch.SINGLE: SINGLE_CANDIDATE,
+    watch.FAILED: ALL_FAILED,
+    watch.UNMEASURED: IMPOSSIBLE_TIME,
 }
 
 
