@@ -63,7 +63,7 @@ $(VENV)-docs/.docs: pyproject.toml
 	@touch $@
 
 docs: $(VENV)-docs/.docs
-	$(VENV)-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/bench_ingest.py $(ARGS)

@@ -1,7 +1,5 @@
 """Code blocks of a Markdown page: found, run as a reader would run them, and rewritten when their output changed.
 
-`python -m tests.docs.blocks PAGE...` replaces the output shown in console blocks by what the commands print now.
-
 A comment in the line above a block changes how it is treated:
 
 - `<!-- not run: REASON -->`: the block needs something that tests do not have. Only its syntax is checked.
@@ -20,9 +18,8 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +40,12 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00| UTC
 
 def pages() -> list[str]:
     """Every Markdown file of the project that a person reads, as paths relative to its folder."""
-    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), ROOT / "benchmarks/README.md"]
+    found = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/**/*.md"),
+        ROOT / "benchmarks/README.md",
+    ]
     return sorted(str(page.relative_to(ROOT)) for page in found)
 
 
@@ -111,7 +113,7 @@ class Shell:
         tools.mkdir()
         sqlite = "import sqlite3, sys; [print(*r, sep='|') for r in sqlite3.connect(sys.argv[1]).execute(sys.argv[2])]"
         for name, arguments in {
-            "registry": "-m tuning_registry.cli",
+            "registry": "-m tuning_registry",
             "python": "",
             "sqlite3": f'-c "{sqlite}"',  # a machine without SQLite's shell has Python's module
         }.items():
@@ -136,8 +138,11 @@ class Shell:
             ["bash", "-c", command], cwd=self.folder, env=self.environment, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300,
         )  # fmt: skip
-        output = done.stdout.replace(self.database, SHOWN_POSTGRES_URL) if "postgres" in self.database else done.stdout
-        return done.returncode, _TIME.sub("...", output.replace(str(self.folder), "..."))
+        output = _TIME.sub("...", done.stdout.replace(str(self.folder), "..."))
+        if self.database.startswith("postgresql:"):
+            name = self.database.partition("?")[0].rpartition("/")[2]
+            output = re.sub(rf"postgresql://\S*/{name}[^\s:]*", SHOWN_POSTGRES_URL, output)
+        return done.returncode, output
 
     def run_console(self, block: Block) -> None:
         """Run every command of a console block and compare what it prints with what is shown."""
@@ -181,15 +186,25 @@ def check_syntax(block: Block) -> None:
             subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
-def run_page(page: str, shell: Shell) -> int:
-    """Run the blocks of a page that can run here; the number of them. Python blocks run last, as one program."""
-    python, ran = "", 0
-    for block in blocks(page):
+def run_page(page: str, shell: Shell, *, rewriting: bool = False) -> None:
+    """Run the blocks of a page that can run here. Python blocks run last, as one program.
+
+    Args:
+        page: Path of the page.
+        shell: Where to run them.
+        rewriting: Replace what the page shows by what the commands print, where the two differ.
+    """
+    file = ROOT / page
+    text, done, end = file.read_text(), "", 0
+    python = ""
+    for block, match in zip(blocks(page), _BLOCK.finditer(text), strict=True):
         check_syntax(block)
         if not block.runs:
             continue
-        ran += 1
-        if block.kind == "console":
+        if block.kind == "console" and rewriting:
+            done += text[end : match.start("text")] + "".join(_as_it_prints(c, shell) for c in commands(block.text))
+            end = match.end("text")
+        elif block.kind == "console":
             shell.run_console(block)
         elif block.kind == "sh":
             shell.run_script(block.text)
@@ -200,30 +215,10 @@ def run_page(page: str, shell: Shell) -> int:
                 shell.run_script(step)
         elif block.kind == "python":
             python += block.text
+    if rewriting:
+        file.write_text(done + text[end:])
     if python:
         shell.run_python(python)
-    return ran
-
-
-def workflow_steps(text: str) -> Iterator[str]:
-    """The commands of a workflow's `run:` lines, except those that install something."""
-    for step in re.findall(r"^ *-? *run: ([^|\n].*)$", text, re.MULTILINE):
-        if "pip install" not in step:
-            yield step
-
-
-def rewrite(page: str, shell: Shell) -> None:
-    """Put what the commands print now below the commands of a page, where it differs from what is shown."""
-    file = ROOT / page
-    text = file.read_text()
-    done, end = "", 0
-    for block, match in zip(blocks(page), _BLOCK.finditer(text), strict=True):
-        if block.runs and block.kind == "sh":
-            shell.run_script(block.text)
-        if block.runs and block.kind == "console":
-            done += text[end : match.start("text")] + "".join(_as_it_prints(c, shell) for c in commands(block.text))
-            end = match.end("text")
-    file.write_text(done + text[end:])
 
 
 def _as_it_prints(command: Command, shell: Shell) -> str:
@@ -231,11 +226,8 @@ def _as_it_prints(command: Command, shell: Shell) -> str:
     return f"$ {command.text}\n" + (command.shown if same_output(command.shown, output) else output)
 
 
-def _main(arguments: list[str], variables: Mapping[str, str]) -> None:
-    for page in arguments:
-        with tempfile.TemporaryDirectory() as folder:
-            rewrite(page, Shell(Path(folder), variables.get("PAGE_DATABASE")))
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1:], os.environ)
+def workflow_steps(text: str) -> Iterator[str]:
+    """The commands of a workflow's `run:` lines, except those that install something."""
+    for step in re.findall(r"^ *-? *run: ([^|\n].*)$", text, re.MULTILINE):
+        if "pip install" not in step:
+            yield step

@@ -51,7 +51,9 @@ def test_every_public_name_is_documented(module: object) -> None:
         value = getattr(module, public)
         is_error = isinstance(value, type) and issubclass(value, Exception)
         if callable(value) and not is_error:
-            assert re.search(rf"^### `{re.escape(name)}\.{public}`\n\n(```text\n.+?```\n\n)?\S", shown, re.M | re.S), public
+            assert re.search(
+                rf"^### `{re.escape(name)}\.{public}`\n\n(```text\n.+?```\n\n)?\S", shown, re.MULTILINE | re.DOTALL
+            ), public
     assert "ForwardRef" not in shown
     assert " object at 0x" not in shown
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,18 @@ from typer.main import get_command
 
 from docs._build import generate
 from tests.conftest import ROOT, empty_database
-from tests.docs.blocks import KINDS, POSTGRES_MARK, Block, Command, Shell, blocks, check_syntax, commands, pages, run_page
+from tests.docs.blocks import (
+    KINDS,
+    POSTGRES_MARK,
+    Block,
+    Command,
+    Shell,
+    blocks,
+    check_syntax,
+    commands,
+    pages,
+    run_page,
+)
 from tuning_registry.cli.app import app
 
 PAGES = pages()
@@ -39,8 +51,10 @@ def page_database(request: pytest.FixtureRequest) -> Iterator[str | None]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_blocks_do_what_the_page_shows(page: str, tmp_path: Path, page_database: str | None) -> None:
-    run_page(page, Shell(tmp_path, page_database))
+def test_blocks_do_what_the_page_shows(
+    page: str, tmp_path: Path, page_database: str | None, request: pytest.FixtureRequest
+) -> None:
+    run_page(page, Shell(tmp_path, page_database), rewriting=request.config.getoption("--rewrite-golden"))
 
 
 def test_most_blocks_are_run_somewhere() -> None:
@@ -85,7 +99,7 @@ def test_failing_scripts_and_python_fail(tmp_path: Path) -> None:
      ("toml", "a ="), ("", "text"), ("rust", "")],
 )  # fmt: skip
 def test_broken_syntax_is_found_without_running(kind: str, content: str) -> None:
-    with pytest.raises(Exception):  # noqa: B017  # each language has its own error
+    with pytest.raises((AssertionError, SyntaxError, ValueError, subprocess.CalledProcessError)):
         check_syntax(block(kind, content, "not run", "a test"))
 
 
@@ -113,7 +127,9 @@ def test_pages_name_no_command_that_is_gone() -> None:
     named: set[str] = set()
     for page in PAGES:
         code = "\n".join([b.text for b in blocks(page)] + re.findall(r"`([^`\n]+)`", text(page)))
-        named |= set(re.findall(r"(?:^|[$&|(;] ?)registry (?:--db \S+ )?((?:(?:db|runs) )?[a-z]+)\b", code, re.MULTILINE))
+        named |= set(
+            re.findall(r"(?:^|[$&|(;] ?)registry (?:--db \S+ )?((?:(?:db|runs) )?[a-z]+)\b", code, re.MULTILINE)
+        )
     assert len(named) > 20
     assert {name for name in named if name not in COMMANDS and name.split()[0] not in COMMANDS} == set()
 
