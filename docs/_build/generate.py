@@ -14,10 +14,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from docs._build.api import describe_module
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 _REQUEST: Final = re.compile(r"^<!-- generated: ([\w-]+)(?: (\S+))? -->$", re.MULTILINE)
-_SECTION: Final = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Example|Examples|Note):\s*$")
-_FORWARD: Final = re.compile(r"ForwardRef\(([^()]*)\)")
 _LINK: Final = re.compile(r"\]\((?!https?:|#|mailto:)([^)]+)\)")
 
 
@@ -130,97 +130,6 @@ def errors() -> str:
     return "\n".join(lines)
 
 
-def api(module_name: str) -> str:
-    """The public names of a module (its `__all__`), with signatures and docstrings."""
-    module = importlib.import_module(module_name)
-    parts = []
-    for name in module.__all__:
-        value = getattr(module, name)
-        if name.startswith("__") or not (inspect.isclass(value) or callable(value)):
-            continue
-        if inspect.isclass(value) and issubclass(value, Exception):
-            continue  # the page of errors has them
-        parts.append(_documented(f"{module_name}.{name}", value, 3))
-        if inspect.isclass(value):
-            parts += [
-                _documented(f"{name}.{member}", method, 4) for member, method in _methods(value) if inspect.getdoc(method)
-            ]
-    return "\n\n".join(parts)
-
-
-def _methods(owner: type) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(owner).items():
-        if not name.startswith("_"):
-            plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-            if inspect.isfunction(plain) or isinstance(plain, property):
-                yield name, plain
-
-
-def _documented(name: str, value: Any, level: int) -> str:
-    lines = [f"{'#' * level} `{name}`", ""]
-    if not isinstance(value, property):
-        lines += ["```text", _call(name.rpartition(".")[2], value), "```", ""]
-    return "\n".join(lines + _docstring(inspect.getdoc(value) or ""))
-
-
-def _call(name: str, value: Any) -> str:
-    try:
-        signature = inspect.signature(value)
-    except ValueError:
-        return name
-    shown = [p for p in signature.parameters.values() if p.name not in {"self", "cls"}]
-    shown = [p.replace(default=_Shown(p.default)) if p.default is not p.empty else p for p in shown]
-    text = str(signature.replace(parameters=shown)).replace("'", "")
-    if len(name + text) > 100:
-        inner = ",\n".join(f"    {p}".replace("'", "") for p in _with_marks(shown))
-        returns = text.rpartition(") -> ")[2] if ") -> " in text else ""
-        text = f"(\n{inner},\n)" + (f" -> {returns}" if returns else "")
-    return _FORWARD.sub(r"\1", name + text)
-
-
-def _with_marks(parameters: list[inspect.Parameter]) -> Iterator[str]:
-    """Parameters as text, with the star that begins the keyword-only ones."""
-    starred = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    for parameter in parameters:
-        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
-            starred = True
-            yield "*"
-        yield str(parameter)
-
-
-class _Shown:
-    """A default value as a reader understands it."""
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __repr__(self) -> str:
-        value = self._value
-        if type(value).__repr__ is object.__repr__ or "factory" in repr(value) or " at 0x" in repr(value):
-            return "..."
-        return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def _docstring(text: str) -> list[str]:
-    """A Google docstring as Markdown: its sections become lists."""
-    lines: list[str] = []
-    section = ""
-    for line in text.splitlines():
-        if match := _SECTION.match(line):
-            section = match[1]
-            lines += [f"**{section}**", ""]
-        elif section and line.startswith("    ") and not line.startswith("     "):
-            name, colon, meaning = line.strip().partition(": ")
-            is_item = colon and re.fullmatch(r"\*{0,2}[\w., ]+( \(.*\))?", name) and section not in {"Returns", "Yields"}
-            lines.append(f"- `{name}`: {meaning}" if is_item else f"{line.strip()}")
-        elif section and line.startswith("     "):
-            lines.append(f"  {line.strip()}")
-        else:
-            section = section if not line.strip() else ""
-            lines.append(line)
-    return lines
-
-
 def paper(name: str) -> str:
     """A file of the project's folder as a page of the site; its links are made relative to that page."""
     folder = (ROOT / name).parent
@@ -267,6 +176,6 @@ _PARTS: Final[dict[str, Callable[..., str]]] = {
     "commands": commands,
     "settings": settings,
     "errors": errors,
-    "api": api,
+    "api": describe_module,
     "paper": paper,
 }

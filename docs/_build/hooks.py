@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
-import generate  # noqa: E402  # MkDocs loads this file by its path
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from docs._build import generate  # noqa: E402  # MkDocs loads this file by its path
 
 _LOG = logging.getLogger("mkdocs.hooks.site")
 # Resources that a browser fetches by itself; links, which a reader follows, are fine.

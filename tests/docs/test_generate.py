@@ -11,7 +11,8 @@ from typer.main import get_command
 import tuning_registry
 import tuning_registry.errors
 import tuning_registry.runtime
-from docs._build.generate import api, commands, errors, fill, paper, settings, walk_commands
+from docs._build.api import describe_module
+from docs._build.generate import commands, errors, fill, paper, settings, walk_commands
 from tests.conftest import ROOT
 from tuning_registry.cli.app import app
 from tuning_registry.runtime import AutotunePolicy
@@ -46,7 +47,7 @@ def test_every_error_is_listed() -> None:
 @pytest.mark.parametrize("module", [tuning_registry, tuning_registry.runtime])
 def test_every_public_name_is_documented(module: object) -> None:
     name = module.__name__  # type: ignore[attr-defined]
-    shown = api(name)
+    shown = describe_module(name)
     for public in module.__all__:  # type: ignore[attr-defined]
         value = getattr(module, public)
         is_error = isinstance(value, type) and issubclass(value, Exception)
@@ -59,9 +60,18 @@ def test_every_public_name_is_documented(module: object) -> None:
 
 
 def test_docstring_sections_become_lists() -> None:
-    shown = api("tuning_registry")
+    shown = describe_module("tuning_registry")
     assert re.search(r"^\*\*Raises\*\*\n\n- `\w+`: ", shown, re.MULTILINE)
     assert not re.search(r"^(Args|Returns|Raises):$", shown, re.MULTILINE)
+
+
+def test_types_that_are_returned_are_described_with_their_methods() -> None:
+    shown = describe_module("tuning_registry")
+    assert "#### `Entry`" in shown
+    assert "#### `Filters`" in shown
+    assert re.search(
+        r"^#### `Registry.winners`\n\n```text\nwinners\(\n    \*,\n    policy: .*\n    runs: ", shown, re.MULTILINE
+    )
 
 
 def test_a_part_that_does_not_exist_is_an_error() -> None:
