@@ -10,6 +10,7 @@ A comment in the line above a block changes how it is treated:
 
 from __future__ import annotations
 
+import datetime as dt
 import doctest
 import importlib.util
 import json
@@ -35,7 +36,8 @@ _BLOCK = re.compile(
 )
 _CHECKER = doctest.OutputChecker()
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00| UTC)?")
+_DAYS = [str(dt.datetime.now(dt.UTC).date() - dt.timedelta(days=days)) for days in (0, 1)]
+_TIME = re.compile("|".join(rf"\b{day}([T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00| UTC)?)?\b" for day in _DAYS))
 
 
 def pages() -> list[str]:
