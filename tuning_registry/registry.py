@@ -16,28 +16,26 @@ from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.log import warn
+from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.authors import current_user
-from tuning_registry.operations.checking import Checked, check_table
-from tuning_registry.operations.costs import CostedEntry, find_costs
-from tuning_registry.operations.differences import Difference, compare_tables, compare_with_votes
-from tuning_registry.operations.election.tally import Entry
+from tuning_registry.operations.checking import TableCheck, check_table
+from tuning_registry.operations.costs import DisagreementCost, find_costs
+from tuning_registry.operations.differences import compare_tables, compare_with_votes
+from tuning_registry.operations.election.tally import EntryVotes, Winner
 from tuning_registry.operations.explain import Explanation, explain
 from tuning_registry.operations.export import Export, ExportOptions, export_table
 from tuning_registry.operations.export_log import ExportRecord, list_exports, remember_export
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
 from tuning_registry.operations.misses import MissedEntry, find_misses
-from tuning_registry.operations.overrides import BAN, PIN, Override, add_override, lift_override, list_overrides
+from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
 from tuning_registry.operations.ranks import Fleet, compare_ranks
-from tuning_registry.operations.reports import (
-    Run,
-    describe_status,
-    find_disagreements,
-    find_winners,
-    list_runs,
-    set_withdrawn,
-)
-from tuning_registry.rules.evidence import MAJORITY
+from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
+from tuning_registry.operations.status import describe_status
+from tuning_registry.operations.votes import find_disagreements, find_winners
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.overrides import BAN, PIN, Override
+from tuning_registry.rules.table_diff import EntryChange
 
 PathLike = str | os.PathLike[str]
 
@@ -71,8 +69,8 @@ class Filters(VoteFilters, total=False):
     kernel: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedTable:
+@dataclass(frozen=True, slots=True, repr=False)
+class ExportedTable(Result):
     """The canonical table of an architecture, ready to be written.
 
     Attributes:
@@ -87,12 +85,20 @@ class ExportedTable:
     @property
     def digest(self) -> str:
         """The digest of the table's entries, 64 hexadecimal digits. Equal digests mean equal choices."""
-        return str(self.details.payload["tuning_registry"]["digest"])
+        return self.details.digest
 
     @property
     def table(self) -> TunedTable:
         """The table as `tuning_registry.load` would return it."""
         return TunedTable(self.details.payload["arch"], self.details.payload["kernels"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """What went into the table, as JSON holds it."""
+        return self.details.to_dict()
+
+    def __str__(self) -> str:
+        """One readable line."""
+        return str(self.details)
 
     def write(self, path: PathLike) -> None:
         """Write the table to a file atomically, and record the export in the database.
@@ -105,7 +111,7 @@ class ExportedTable:
         """
         write_atomically(Path(path), self.details.data)
         try:
-            remember_export(self._store, self.details, self._selection.normalised(), self._options,
+            remember_export(self._store, self.details, self._selection, self._options,
                             output=printable(os.fspath(path)), exported_by=current_user(), now=_now())  # fmt: skip
         except DatabaseError as error:
             warn("the table was written, but the export could not be recorded: %s", error)
@@ -123,7 +129,7 @@ class Registry:
             split = registry.disagreements(arch="sm90")
             registry.export("sm90").write("sm90.json")
 
-    Results are frozen dataclasses. `pandas.DataFrame([row.to_dict() for row in rows])` makes a data frame of a list.
+    Results are frozen dataclasses that print as one line. `pandas.DataFrame([row.to_dict() for row in rows])` makes a data frame of a list.
 
     Every method raises `DatabaseError` if the database cannot be opened, read or written, and `UsageError` if an
     argument is not valid. Methods other than `ingest` and `status` raise `SchemaError` if the database holds no registry.
@@ -193,7 +199,7 @@ class Registry:
                                 source=source, replace=replace, keep_going=keep_going)  # fmt: skip
         return ingest(self._store, paths if isinstance(paths, str | os.PathLike) else list(paths), options)
 
-    def winners(self, *, policy: str = MAJORITY, **filters: Unpack[Filters]) -> list[Entry]:
+    def winners(self, *, policy: str = Policy.MAJORITY, **filters: Unpack[Filters]) -> list[Winner]:
         """The elected config of every entry, sorted by architecture, kernel and key. Pins and bans apply.
 
         Args:
@@ -206,7 +212,7 @@ class Registry:
         """
         return find_winners(self._store, _selection(filters), policy)
 
-    def disagreements(self, **filters: Unpack[Filters]) -> list[Entry]:
+    def disagreements(self, **filters: Unpack[Filters]) -> list[EntryVotes]:
         """Entries for which ranks chose more than one config, each with its choices and the ranks behind them.
 
         Args:
@@ -217,7 +223,7 @@ class Registry:
         """
         return find_disagreements(self._store, _selection(filters))[0]
 
-    def costs(self, **filters: Unpack[Filters]) -> list[CostedEntry]:
+    def costs(self, **filters: Unpack[Filters]) -> list[DisagreementCost]:
         """Disagreements with what the timings say they cost, the most costly first.
 
         Args:
@@ -234,7 +240,7 @@ class Registry:
         kernel: str,
         key: str | None = None,
         *,
-        policy: str = MAJORITY,
+        policy: str = Policy.MAJORITY,
         **filters: Unpack[VoteFilters],
     ) -> Explanation:
         """Votes, timings and overrides of a kernel's entries, and why each entry has its config.
@@ -284,7 +290,7 @@ class Registry:
         self,
         arch: str,
         *,
-        policy: str = MAJORITY,
+        policy: str = Policy.MAJORITY,
         generalize_percent: float | None = None,
         max_regression_percent: float | None = None,
         replaced: TunedTable | PathLike | None = None,
@@ -330,7 +336,7 @@ class Registry:
 
     def diff(
         self, old: TunedTable | PathLike, new: TunedTable | PathLike | None = None, **filters: Unpack[VoteFilters]
-    ) -> list[Difference]:
+    ) -> list[EntryChange]:
         """What changed between two tables, with the votes and timings behind each change.
 
         Args:
@@ -345,10 +351,10 @@ class Registry:
         """
         selection = _selection(filters, VoteFilters)
         if new is None:
-            return compare_with_votes(self._store, _table(old), selection).differences
+            return compare_with_votes(self._store, _table(old), selection).changes
         return compare_tables(_table(old), _table(new), self._store, selection)
 
-    def check(self, table: TunedTable | PathLike, **filters: Unpack[VoteFilters]) -> Checked:
+    def check(self, table: TunedTable | PathLike, **filters: Unpack[VoteFilters]) -> TableCheck:
         """Whether a table still holds: its votes, overrides, staleness, versions and digest.
 
         Args:
@@ -378,7 +384,7 @@ class Registry:
         Raises:
             SelectionError: There is no such run.
         """
-        return set_withdrawn(self._store, run, _now().isoformat(timespec="microseconds"))
+        return withdraw_run(self._store, run)
 
     def restore(self, run: str) -> bool:
         """Count the votes of a withdrawn run again.
@@ -389,7 +395,7 @@ class Registry:
         Raises:
             SelectionError: There is no such run.
         """
-        return set_withdrawn(self._store, run, None)
+        return restore_run(self._store, run)
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
             author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip

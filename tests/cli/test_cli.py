@@ -79,10 +79,10 @@ def test_json_of_a_disagreement(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(result.stdout) == [
         {
             "arch": "sm90", "kernel": "k", "key": "M=1", "tie": False, "triton": "", "package": "", "version": "",
-            "votes": [
-                {"config": A, "count": 2, "ranks": [0, 2], "runs": {"demo": [0, 2]}},
-                {"config": B, "count": 1, "ranks": [1], "runs": {"demo": [1]}},
-            ],
+            "choices": [
+                {"config": A, "votes": 2, "ranks": [0, 2], "runs": {"demo": [0, 2]}},
+                {"config": B, "votes": 1, "ranks": [1], "runs": {"demo": [1]}},
+            ], "total_votes": 3,
         }
     ]  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_data_on_stdout_and_messages_on_stderr(cli: Cli, tmp_path: Path) -> None
     assert ingested.stdout == ""
     assert ingested.stderr.startswith("database: ")
     assert ingested.stderr.endswith(
-        "created the registry: there was none in this database\ningested 2 recordings, 2 votes, 1 new entry\n"
+        "created a new registry in this database\ningested 2 recordings, 2 votes, 1 new entry\n"
     )
     for command in (("winners",), ("disagreements",), ("runs",), ("status",), ("export", "--arch", "sm90")):
         result = cli(*command)
@@ -119,7 +119,7 @@ def test_db_is_taken_before_and_after_the_command(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(
     ("command", "split", "one_voice", "nothing"),
-    [("disagreements", 1, 0, 1), ("winners", 1, 1, 1)],
+    [("disagreements", 1, 0, 1), ("ranks", 0, 0, 1)],
 )
 def test_exit_code_is_a_gate(cli: Cli, tmp_path: Path, command: str, split: int, one_voice: int, nothing: int) -> None:
     write_ranks(tmp_path / "split", [A, B])
@@ -177,7 +177,7 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
         (("export", "--arch", "sm90", "--min-votes", "0"), "--min-votes is at least 1, found 0"),
         (("winners", "--db", "mysql://h/d"), "mysql is not supported"),
         (("winners", "--db", ""), "--db is empty"),
-        (("ingest", H200, "--db", ":memory:"), "a database in memory ends with this command"),
+        (("ingest", H200, "--db", ":memory:"), "a database in memory would be lost when this command ends"),
         (("winners", "--db", "host=h password=SECRET"), "keyword=value is no database URL"),
         (("winners", "--db", "sqlite:///x.db?mode=ro"), "takes no options after ?"),
         (("winners", "--kernel", ""), "--kernel is empty"),
@@ -204,7 +204,7 @@ def test_the_same_content_under_two_names_is_pointed_out(cli: Cli, tmp_path: Pat
     paths = write_ranks(tmp_path, [A, B])
     cli("ingest", *paths, "--run", "july")
     said = cli("ingest", *paths, "--run", "typo").stderr
-    assert "note: 2 recordings hold the same votes or timings as run 'july'; both runs count" in said
+    assert "note: 2 recordings have the same votes or timings as run 'july'. Both runs count" in said
 
 
 def test_every_bad_file_is_named(sqlite_cli: Cli, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_csv_cells_are_not_formulas(sqlite_cli: Cli, tmp_path: Path) -> None:
     write_ranks(tmp_path, [A, B], kernel="=cmd()")
     sqlite_cli("ingest", tmp_path, "--run", "@run")
     rows = list(csv.DictReader(io.StringIO(sqlite_cli("disagreements", "--format", "csv").stdout)))
-    assert [(row["kernel"], row["runs"], row["count"], row["ranks"]) for row in rows] == [
+    assert [(row["kernel"], row["runs"], row["votes"], row["ranks"]) for row in rows] == [
         ("'=cmd()", "'@run", "1", "0"), ("'=cmd()", "'@run", "1", "1"),
     ]  # fmt: skip
 
@@ -382,7 +382,7 @@ def test_what_an_ingest_says(sqlite_cli: Cli, tmp_path: Path) -> None:
     write_ranks(tmp_path / "in", [A, B], arch="MI300X")
     said = sqlite_cli("ingest", tmp_path / "in").stderr
     assert "run: rec@" in said
-    assert "note: 'MI300X' is spelled like no known architecture" in said
+    assert "note: 'MI300X' is not the name of a known architecture" in said
     assert sqlite_cli("ingest", tmp_path / "in", "--triton", "3.6.0").exit_code == 1
     assert "2 superseded" in sqlite_cli("ingest", tmp_path / "in", "--triton", "3.6.0", "--replace").stderr
     (tmp_path / "in" / "rec.rank1.json").write_text("{")
@@ -408,7 +408,7 @@ def test_check_finds_what_is_wrong(cli: Cli, store: Any, tmp_path: Path) -> None
 
     assert "there is no registry here yet" in cli("db", "check").stderr
     cli("ingest", *write_ranks(tmp_path, [A]), "--run", "x")
-    assert "no problem found" in cli("db", "check").stderr
+    assert "no problems found" in cli("db", "check").stderr
     with store.writing() as transaction:
         transaction.connection.execute(sa.text("INSERT INTO votes VALUES (1, 1, 999)"))
         transaction.connection.execute(sa.text("DROP VIEW counted_votes"))

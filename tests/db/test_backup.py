@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import H200, empty_database, write_ranks
-from tests.operations.test_contract import A, B, all_rows, take
+from tests.helpers import A, B, all_rows, take
 from tuning_registry.db.check import find_problems
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url

@@ -99,7 +99,7 @@ def test_a_reader_reads_everything_and_writes_the_log_of_exports_only(roles: dic
     file = tmp_path / "sm90.json"
     done = run("--db", roles["reader"], "export", "--arch", "sm90", "-o", file)
     assert (done.exit_code, file.exists()) == (0, True)
-    assert "registry exports will not know of it" not in done.stderr
+    assert "registry exports will not list it" not in done.stderr
     assert len(json.loads(run("--db", roles["reader"], "exports", "--format", "json").stdout)) == 1
     refuse(roles["reader"], "DELETE FROM exports")
     refuse(roles["reader"], "UPDATE exports SET exported_by = 'me'")

@@ -102,7 +102,7 @@ def test_a_full_disk_behind_stdout(database: str, cli: Cli, words: tuple[str, ..
     command = [sys.executable, "-m", "tuning_registry", "--db", database, *words]
     with open("/dev/full", "w") as full:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
-    assert error_of(result) == "error: the output cannot be written: No space left on device"
+    assert error_of(result) == "error: cannot write the output: No space left on device"
 
 
 # Places where one may only read

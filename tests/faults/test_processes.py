@@ -26,7 +26,7 @@ from tuning_registry.formats.files import write_atomically
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
-from tuning_registry.operations.reports import find_winners
+from tuning_registry.operations.votes import find_winners
 
 # Each process is forked from a clean one that has the imports behind it: they start together, and in numbers.
 CONTEXT = multiprocessing.get_context("forkserver")

@@ -21,8 +21,7 @@ from tuning_registry.formats.loader import PACKAGED_TABLES
 from tuning_registry.formats.table import read_table
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
-from tuning_registry.operations.ingest.ingest import IngestOptions
-from tuning_registry.operations.ingest.merge import ingest_in_memory
+from tuning_registry.operations.ingest.ingest import IngestOptions, ingest_in_memory
 
 
 def live(**changes: Any) -> SimpleNamespace:

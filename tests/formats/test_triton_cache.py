@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Cli, config, run_registry, write_recording
-from tests.operations.test_contract import all_rows, take
+from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FileError, RecordingError, UsageError
 from tuning_registry.formats.triton_cache import group_by_cache, read_cache
@@ -19,7 +19,9 @@ from tuning_registry.model.canonical import config_text
 from tuning_registry.model.records import Recording
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
-from tuning_registry.operations.reports import describe_status, find_winners, list_runs
+from tuning_registry.operations.runs import list_runs
+from tuning_registry.operations.status import describe_status
+from tuning_registry.operations.votes import find_winners
 
 DATA = Path(__file__).parents[1] / "data"
 WHOLE = DATA / "triton-cache"  # with compiled kernels' metadata
@@ -212,7 +214,7 @@ def test_a_cache_without_results_says_how_to_get_some(tmp_path: Path) -> None:
 def test_the_command_says_that_a_caches_winners_do_not_vote(cli: Cli) -> None:
     done = cli("ingest", WHOLE)
     assert done.exit_code == 0
-    assert "note: winners in a Triton cache are observed and do not vote" in done.stderr
+    assert "note: winners from a Triton cache are stored as observations and do not vote" in done.stderr
     assert "ingested 1 recording, 0 votes, 88 timings, 7 new entries, 7 observations" in done.stderr
     assert "-      0      3.6.0" in cli("runs").stdout
 

@@ -6,6 +6,7 @@ import csv
 import datetime as dt
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import H200, Cli, Json, config, run_registry, version_1, write_ranks, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import TableError
 from tuning_registry.formats.table import TunedTable, read_table, table_bytes, table_payload
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.checking import Checked, check_table
-from tuning_registry.operations.differences import Difference, compare_tables, compare_with_votes
+from tuning_registry.operations.checking import TableCheck, check_table
+from tuning_registry.operations.differences import compare_tables, compare_with_votes
 from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.export_log import remember_export
 from tuning_registry.operations.ingest.ingest import ingest
-from tuning_registry.operations.overrides import BAN, PIN, add_override, lift_override
+from tuning_registry.operations.overrides import add_override, lift_override
+from tuning_registry.rules.overrides import BAN, PIN
 from tuning_registry.rules.table_diff import diff_tables
 
 A, B, C = config(B=1), config(B=2), config(B=3)
@@ -106,21 +108,23 @@ def timed_ranks(store: Store, folder: Path) -> None:
 def test_each_change_has_its_evidence_and_its_cause(store: Store, tmp_path: Path) -> None:
     timed_ranks(store, tmp_path)
     before = exported(store)
-    assert compare_with_votes(store, before, EVERYTHING).differences == []
+    assert compare_with_votes(store, before, EVERYTHING).changes == []
     pin = override(store, PIN, B)
-    (found,) = compare_with_votes(store, before, EVERYTHING).differences
-    assert (found.change.old, found.change.new) == (config_text(A), config_text(B))
+    (found,) = compare_with_votes(store, before, EVERYTHING).changes
+    assert (found.old, found.new) == (config_text(A), config_text(B))
     assert (found.old_votes, found.new_votes, found.votes, found.slower_percent) == (3, 1, 4, 100.0)
     assert found.override is not None
     assert found.override.id == pin
     lift_override(store, pin, reason="no more", author="me", now=NOW)
     ban = override(store, BAN, A)
-    (banned,) = compare_with_votes(store, before, EVERYTHING).differences
+    (banned,) = compare_with_votes(store, before, EVERYTHING).changes
     assert banned.override is not None
-    assert (banned.override.id, banned.change.new) == (ban, config_text(B))
+    assert (banned.override.id, banned.new) == (ban, config_text(B))
     (between,) = compare_tables(before, exported(store), store, EVERYTHING)
     assert between == banned
-    assert compare_tables(before, exported(store), None, EVERYTHING) == [Difference(between.change)]
+    assert compare_tables(before, exported(store), None, EVERYTHING) == [
+        replace(between, old_votes=None, new_votes=None, votes=None, slower_percent=None, override=None)
+    ]
 
 
 def test_a_table_is_compared_with_the_filters_of_its_own_export(store: Store, tmp_path: Path) -> None:
@@ -128,36 +132,36 @@ def test_a_table_is_compared_with_the_filters_of_its_own_export(store: Store, tm
     take(store, *write_ranks(tmp_path / "2", [B, B, B]), run="two", triton="3.7.0")
     first = Selection(arch="sm90", runs=("one",))
     logged = compare_with_votes(store, exported(store, first, min_votes=2), EVERYTHING)
-    assert (logged.differences, logged.selection, logged.logged_at) == ([], first, "2026-01-01T00:00:00.000000+00:00")
+    assert (logged.changes, logged.selection, logged.logged_at) == ([], first, "2026-01-01T00:00:00.000000+00:00")
     given = compare_with_votes(store, exported(store, first), Selection(triton="3.7.0"))
-    assert ([one.change.new for one in given.differences], given.logged_at) == ([config_text(B)], None)
+    assert ([one.new for one in given.changes], given.logged_at) == ([config_text(B)], None)
     # An edited table is still the one that was exported.
     edited = exported(store, first)
     edited = TunedTable("sm90", {"k": {"M=1": C}}, edited.provenance)
-    assert [one.change.old for one in compare_with_votes(store, edited, EVERYTHING).differences] == [config_text(C)]
+    assert [one.old for one in compare_with_votes(store, edited, EVERYTHING).changes] == [config_text(C)]
 
 
 @pytest.mark.parametrize("options", [{"policy": "fastest"}, {"generalize_percent": 5.0}, {"policy": "minimax"}])
 def test_policy_and_star_entries_are_the_tables_own(store: Store, options: Json) -> None:
     take(store, H200, triton="3.6.0")
-    assert compare_with_votes(store, exported(store, log=False, **options), EVERYTHING).differences == []
+    assert compare_with_votes(store, exported(store, log=False, **options), EVERYTHING).changes == []
 
 
 def test_tables_that_cannot_be_compared_are_refused(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path, [A]))
     with pytest.raises(TableError, match="two architectures: sm90 and sm80"):
         compare_tables(table({}), TunedTable("sm80", {}), None, EVERYTHING)
-    odd = [({"policy": ["x"]}, "the policy"), ({"generalized": {"percent": True}}, "no percentage"),
-           ({"generalized": {"percent": -1}}, "no percentage"), ({"generalized": 5}, "no percentage"),
-           ({"generalized": {"percent": float("nan")}}, "no percentage"),
-           ({"generalized": {"percent": 10**400}}, "no percentage"),
-           ({"generalized": {"percent": float("inf")}}, "no percentage")]  # fmt: skip
+    odd = [({"policy": ["x"]}, "the policy"), ({"generalized": {"percent": True}}, "is not a percentage"),
+           ({"generalized": {"percent": -1}}, "is not a percentage"), ({"generalized": 5}, "is not a percentage"),
+           ({"generalized": {"percent": float("nan")}}, "is not a percentage"),
+           ({"generalized": {"percent": 10**400}}, "is not a percentage"),
+           ({"generalized": {"percent": float("inf")}}, "is not a percentage")]  # fmt: skip
     for ours, message in odd:
         with pytest.raises(TableError, match=message):
             compare_with_votes(store, table({"k": {"M=1": A}}, tuning_registry=ours), EVERYTHING)
 
 
-def checked(store: Store, found: TunedTable, **versions: str) -> Checked:
+def checked(store: Store, found: TunedTable, **versions: str) -> TableCheck:
     return check_table(store, found, EVERYTHING, "2026-06-01", lambda name: versions.get(name, ""))
 
 
@@ -165,7 +169,7 @@ def test_a_good_table_has_no_problem(store: Store) -> None:
     take(store, H200, triton="3.6.0")
     good = checked(store, exported(store), triton="3.6.0+rocm7")
     assert (good.problems, good.notes, good.entries) == ([], [], 45)
-    assert checked(store, exported(store)).notes == ["not installed here, so not compared: triton"]
+    assert checked(store, exported(store)).notes == ["not compared because not installed here: triton"]
 
 
 def test_everything_that_speaks_against_a_table_is_one_line(store: Store, tmp_path: Path) -> None:
@@ -184,12 +188,12 @@ def test_everything_that_speaks_against_a_table_is_one_line(store: Store, tmp_pa
     ]  # fmt: skip
     short = "num_warps=4 num_stages=3"
     assert found.problems[1:] == [
-        f"changed: p.k M=1: B=3 {short} -> B=1 {short}, votes 0 -> 3 of 3, +0.0 % by the timings",
-        f"added: p.k M=2: nothing -> B=2 {short}, votes 0 -> 0 of 0, #1 pin: r",
-        f"expired: #1 pin of p.k M=2 (B=2 {short}), until 2026-05-31",
-        "stale: p.k M=1: 2 recordings chose from other candidates than the newest had",
-        "version: triton 3.6.0 recorded, 3.7.0 installed",
-        "version: p 1.0 recorded, 2.0 installed",
+        f"changed: p.k M=1: B=3 {short} -> B=1 {short}, votes 0 -> 3 of 3, 0.0 % slower",
+        f"added: p.k M=2: nothing -> B=2 {short}, votes 0 -> 0 of 0, because of #1 pin: r",
+        f"expired: #1 pin of B=2 {short} for p.k M=2 on sm90 until 2026-05-31, me: r",
+        "stale: p.k M=1: 2 recordings chose from other candidates than the newest recording",
+        "version: recorded with triton 3.6.0, but 3.7.0 is installed",
+        "version: recorded with p 1.0, but 2.0 is installed",
     ]
 
 
@@ -198,10 +202,10 @@ def test_votes_that_give_no_table_are_a_problem_of_their_own(store: Store, tmp_p
     good = exported(store, log=False)
     take(store, *write_ranks(tmp_path / "2", [A]), run="two", triton="3.7.0")
     (problem,) = checked(store, good).problems
-    assert problem.startswith("votes: the votes are of several Triton versions")
+    assert problem.startswith("votes: the votes come from several Triton versions")
     bare = checked(store, table({"k": {"M=1": A}}))
     assert bare.notes == [
-        "the table states no digest: whether it was edited cannot be told",
+        "the table states no digest, so edits cannot be detected",
         "the table does not state its triton version",
     ]
 
@@ -238,19 +242,19 @@ def test_diff_in_its_formats(cli: Cli, store: Store, tmp_path: Path) -> None:
     assert cli("export", "--arch", "sm90", "-o", path).exit_code == 0
     same = cli("diff", path, "--exit-code")
     assert (same.exit_code, same.stdout) == (0, "")
-    assert same.stderr.endswith(f"{path} and what the votes say now: the same entries\n")
+    assert same.stderr.endswith(f"{path} and the current votes: no differences\n")
     number = override(store, PIN, B)
     shown = cli("diff", path, "--exit-code")
     assert shown.exit_code == 1
     assert shown.stdout == (
         "changed  k\n      M=1\n    - 3/4  B=1 num_warps=4 num_stages=3\n"
-        f"    + 1/4  B=2 num_warps=4 num_stages=3  [+100.0 % by the timings]  [#{number} pin: numerics]\n"
+        f"    + 1/4  B=2 num_warps=4 num_stages=3  [100.0 % slower by the timings]  [#{number} pin: numerics]\n"
     )
     (row,) = json.loads(cli("diff", path, "--format", "json").stdout)
     assert row["override"]["id"] == number
-    assert (row["old"], row["new"], row["change"], row["inherited"]) == (A, B, "changed", False)
+    assert (row["old_config"], row["new_config"], row["change"], row["inherited"]) == (A, B, "changed", False)
     (line,) = csv.DictReader(io.StringIO(cli("diff", path, "--format", "csv").stdout))
-    assert (line["old"], line["new_votes"], line["votes"], line["slower_percent"]) == (
+    assert (line["old_config"], line["new_votes"], line["total_votes"], line["slower_than_old_percent"]) == (
         config_text(A),
         "1",
         "4",
@@ -266,7 +270,7 @@ def test_check_is_a_gate(cli: Cli, tmp_path: Path) -> None:
     cli("export", "--arch", "sm90", "-o", path)
     good = cli("check", path)
     assert (good.exit_code, good.stdout) == (0, "")
-    assert good.stderr.endswith(f"{path}: 1 entry, as votes and overrides say\n")
+    assert good.stderr.endswith(f"{path}: OK: 1 entry matches the votes and overrides\n")
     write_ranks(tmp_path / "more", [B, B])
     cli("ingest", tmp_path / "more", "--run", "more")
     bad = cli("check", path)
@@ -286,7 +290,7 @@ def test_two_files_are_compared_without_any_database(tmp_path: Path) -> None:
         done = run_registry("--db", url, "diff", one, two, "--exit-code")
         assert (done.returncode, "Traceback" in done.stderr) == (1, False)
         assert done.stdout.startswith("changed  k\n      M=1\n    - B=1 ")
-        assert "no votes and timings beside the changes" in done.stderr
+        assert "the changes are shown without votes and timings" in done.stderr
         assert "note: triton: 3.6.0 -> 3.7.0" in done.stderr
     assert not database.exists()
     assert run_registry("--db", database, "diff", one, one, "--exit-code").returncode == 0
@@ -303,7 +307,7 @@ def test_a_table_that_states_no_finite_percentage(store: Store, tmp_path: Path, 
     take(store, tmp_path)
     stated = {"tuning_registry": {"generalized": {"percent": percent}}}
     found = check_table(store, table({"k": {"M=1": A}}, **stated), EVERYTHING)
-    assert found.problems == ["votes: the table's generalized/percent is no percentage of at least 0"]
+    assert found.problems == ["votes: the table's generalized/percent is not a percentage of at least 0"]
 
 
 @pytest.mark.parametrize("digest", ["\0", "\ud800", "%", "beginning"])
@@ -347,6 +351,6 @@ def test_entries_that_a_wider_one_serves_alike_are_counted_and_not_shown(cli: Cl
     table_of["kernels"] = {"k": {"*": A, "M=3": B}}
     new.write_text(json.dumps(table_of))
     shown = cli("diff", old, new)
-    assert "1 added, 2 dropped; 2 of them served alike by wider entries, not shown" in shown.stderr
+    assert "1 added, 2 dropped; 2 not shown, since wider entries give the same config" in shown.stderr
     assert [line for line in shown.stdout.splitlines() if line.startswith(("added", "dropped"))] == ["added    k"]
     assert len(json.loads(cli("diff", old, new, "--format", "json").stdout)) == 3

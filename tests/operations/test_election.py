@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import H200, config, empty_database, version_1, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY, parse_url
 from tuning_registry.errors import SelectionError, UsageError
@@ -25,7 +25,7 @@ from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
-from tuning_registry.operations.reports import find_winners
+from tuning_registry.operations.votes import find_winners
 
 A, B, C = config(B=1), config(B=2), config(B=3)
 TEXTS = [config_text(c) for c in (A, B, C)]
@@ -221,7 +221,7 @@ def test_a_table_slower_than_the_one_it_replaces_is_refused(store: Store, tmp_pa
         write_recording(tmp_path / f"{rank}.json", document)
     take(store, tmp_path, run=None)
     old = TunedTable("sm90", {"k": {"M=1": A, "M=2": A}, "gone": {"M=1": A}})
-    with pytest.raises(SelectionError, match=r"on 1 of the entries it replaces: k M=1: \+20.0 % \(B=1 .* -> B=2 "):
+    with pytest.raises(SelectionError, match=r"on 1 of the entries it replaces: k M=1: 20.0 % slower \(B=1 .* -> B=2 "):
         export_table(store, SM90, ExportOptions(max_regression_percent=10, replaced=old))
     assert export_table(store, SM90, ExportOptions(max_regression_percent=25, replaced=old)).entries == 2
     assert export_table(store, SM90, ExportOptions(max_regression_percent=0, replaced=None)).entries == 2

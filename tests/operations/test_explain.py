@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import H200, Cli, Json, config, version_1, write_ranks, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.explain import ExplainedEntry, Explanation
 from tuning_registry.operations.explain import explain as find_explanation
 from tuning_registry.operations.ingest.ingest import ingest
-from tuning_registry.operations.overrides import BAN, PIN, add_override
-from tuning_registry.rules.near_keys import Difference, differences, is_same_key, nearest_keys
+from tuning_registry.operations.overrides import add_override
+from tuning_registry.rules.near_keys import KeyFieldDifference, differences, is_same_key, nearest_keys
+from tuning_registry.rules.overrides import BAN, PIN
 
 A, B, C = config(B=1), config(B=2), config(B=3)
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -53,14 +54,14 @@ def three(median: float) -> list[float]:
         ([A, A], "all 2 votes"),
         ([A, A, B], "majority: 2 of 3 votes"),
         ([A, A, B, C], "most votes: 2 of 4 votes"),
-        ([A, B, A, B, C], "tie of 2 configs at 2 of 5 votes, decided by text: it sorts first"),
+        ([A, B, A, B, C], "tie of 2 configs at 2 of 5 votes; its text sorts first"),
     ],
 )
 def test_votes_decide_and_the_sentence_says_how(store: Store, tmp_path: Path, votes: list[Json], why: str) -> None:
     take(store, *write_ranks(tmp_path, votes))
     found = only(find_explanation(store, ALL, "M=1"))
     assert (found.config, found.why, found.decided_by) == (config_text(A), why, "majority")
-    assert (found.seen_by, found.recordings) == (len(votes), len(votes))
+    assert (found.entry.votes, found.recordings) == (len(votes), len(votes))
     assert found.configs[0].voters["demo"][0] == 0
 
 
@@ -73,18 +74,18 @@ def test_pins_bans_and_policies_are_named(store: Store, tmp_path: Path) -> None:
     fastest = only(find_explanation(store, ALL, "M=1", "fastest"))
     assert fastest.why == "fastest: lowest median over ranks, 0.5 ms; 0 of 3 votes are for it"
     minimax = only(find_explanation(store, ALL, "M=1", "minimax"))
-    assert minimax.why.startswith("minimax: smallest worst slowdown on any rank, 0.0 %")
+    assert minimax.why.startswith("minimax: at worst 0.0 % slower than a rank's fastest config")
     ban = override(store, BAN, A)
     found = only(find_explanation(store, ALL, "M=1"))
     assert found.config == config_text(C)
     assert found.why.startswith(
-        f"next after a ban (#{ban} bans B=1 num_warps=4 num_stages=3 (2 of 3 votes)): most votes: 1"
+        f"first that is not banned (#{ban} bans B=1 num_warps=4 num_stages=3 (2 of 3 votes)): most votes: 1"
     )
     assert [(c.config, c.banned_by) for c in found.configs[:2]] == [(config_text(C), None), (config_text(A), ban)]
     ban_all = override(store, BAN, C, key="*")
     found = only(find_explanation(store, ALL, "M=1"))
     assert (found.config, found.decided_by) == (None, "nothing")
-    assert found.why == f"none: every config that was chosen is banned (#{ban}, #{ban_all})"
+    assert found.why == f"every config that was chosen is banned (#{ban}, #{ban_all})"
     pin = override(store, PIN, B, reason="numerics")
     found = only(find_explanation(store, ALL, "M=1"))
     assert found.why == f"pinned by #{pin}: numerics; 0 of 3 votes are for it"
@@ -108,9 +109,9 @@ def test_timings_failures_and_observations_are_told(store: Store, tmp_path: Path
             (config_text(C), 0, None, 0, 2),
         ]
         assert [c.slower_percent for c in found.configs] == [0.0, 100.0, None]
-        assert (found.seen_by, found.recordings, found.observed) == (2, 3, {"echo of a disk cache": 1})
+        assert (found.entry.votes, found.recordings, found.observed) == (2, 3, {"echo of a disk cache": 1})
     silent = only(find_explanation(store, ALL, "M=7"))
-    assert (silent.config, silent.why, silent.configs[0].median_ms) == (None, "none: no vote counts on it", 1.0)
+    assert (silent.config, silent.why, silent.configs[0].median_ms) == (None, "it has no votes", 1.0)
     assert [e.entry.key for e in find_explanation(store, ALL).entries] == ["M=1", "M=2", "M=7"]
 
 
@@ -147,7 +148,7 @@ def test_a_key_that_nobody_recorded_has_neighbours(store: Store, tmp_path: Path)
         "M=128|torch.float32", "M=64|torch.float32", "M=4096|torch.float32", "M=100|torch.bfloat16",
     ]  # fmt: skip
     assert found.nearest[3].differences == (
-        Difference("M", "96", "100"), Difference("dtype 1", "torch.float32", "torch.bfloat16"),
+        KeyFieldDifference("M", "96", "100"), KeyFieldDifference("dtype 1", "torch.float32", "torch.bfloat16"),
     )  # fmt: skip
     number = override(store, PIN, B, key="*", reason="good everywhere")
     star = find_explanation(store, ALL, "M=96|torch.float32").any_key
@@ -158,11 +159,11 @@ def test_a_key_that_nobody_recorded_has_neighbours(store: Store, tmp_path: Path)
 
 def test_differences_between_keys() -> None:
     assert differences("M=1|D=64|torch.float32", "M=True|D=64.0|torch.float32") == ()
-    assert differences("M=1|D=64", "M=1|D=\\64") == (Difference("D", "64", "\\64"),)
+    assert differences("M=1|D=64", "M=1|D=\\64") == (KeyFieldDifference("D", "64", "\\64"),)
     assert differences("?=1|?=2", "M=1|N=3|torch.float16") == (
-        Difference("? 2", "2", "3"), Difference("dtype 1", "", "torch.float16"),
+        KeyFieldDifference("? 2", "2", "3"), KeyFieldDifference("dtype 1", "", "torch.float16"),
     )  # fmt: skip
-    assert differences("M=1", "N=1") == (Difference("M", "1", ""), Difference("N", "", "1"))
+    assert differences("M=1", "N=1") == (KeyFieldDifference("M", "1", ""), KeyFieldDifference("N", "", "1"))
     assert is_same_key("?=1|torch.float32", "M=True|torch.float32")
     assert not is_same_key("?=1", "M=1|torch.float32")
     assert [near.key for near in nearest_keys("M=8", ["M=9", "M=nan", "M=-8", "M=4"], count=3)] == [
@@ -177,19 +178,22 @@ def test_the_command_on_real_recordings(cli: Cli) -> None:
     shown = cli("explain", "--arch", "sm90", "--kernel", "_chunk_cumsum_bwd_kernel")
     assert shown.exit_code == 0
     assert "BLOCK_SIZE_H=16 num_warps=4 num_stages=3: most votes: 4 of 8 votes" in shown.stdout
-    assert "seen by 8 of 8 recordings on sm90" in shown.stdout
+    assert "8 of 8 recordings on sm90 voted on it" in shown.stdout
     (line,) = [line for line in shown.stdout.splitlines() if "rank 5 of july" in line]
-    assert line.split()[:5] == ["1/8", "0.023744", "+60.8", "%", "8"]
+    assert line.split()[:5] == ["1/8", "0.023744", "60.8", "%", "8"]
     assert shown.stderr.endswith("2 entries\n")
     rows = json.loads(
         cli("explain", "--arch", "sm90", "--kernel", "_chunk_cumsum_bwd_kernel", "--format", "json").stdout
     )
-    assert [(row["votes"], row["seen_by"], len(row["configs"])) for row in rows] == [(8, 8, 7), (8, 8, 7)]
+    assert [(row["total_votes"], row["recordings_on_arch"], len(row["configs"])) for row in rows] == [
+        (8, 8, 7),
+        (8, 8, 7),
+    ]
     assert rows[0]["configs"][0]["runs"] == {"july": [0, 3, 4, 7]}
     table = list(csv.DictReader(io.StringIO(
         cli("explain", "--arch", "sm90", "--kernel", "_chunk_cumsum_bwd_kernel", "--format", "csv").stdout
     )))  # fmt: skip
-    assert [(row["winner"], row["votes"], row["ranks"]) for row in table[:2]] == [
+    assert [(row["elected"], row["votes"], row["ranks"]) for row in table[:2]] == [
         ("true", "4", "0,3-4,7"), ("false", "2", "1-2"),
     ]  # fmt: skip
 
@@ -205,11 +209,11 @@ def test_what_is_not_there_exits_1_and_says_what_comes_near(cli: Cli, tmp_path: 
 
     status, said = ask("--arch", "sm90", "--kernel", "norm_fwd_kernel", "--key", "M=96")
     assert status == 1
-    assert "nearest: M=64  (M: 96 here, 64 recorded)" in said
-    assert "a table serves it only with a * entry" in said
+    assert "nearest: M=64  (M: 96 asked for, 64 recorded)" in said
+    assert 'no "*" entry covers this key' in said
     status, said = ask("--arch", "sm90", "--kernel", "other.norm_fwd")
     assert status == 1
-    assert said.endswith("nobody recorded a kernel other.norm_fwd on sm90\nsimilar: pkg.norm_fwd_kernel\n")
+    assert said.endswith("kernel other.norm_fwd was never recorded on sm90\nsimilar: pkg.norm_fwd_kernel\n")
     assert ask("--arch", "sm80", "--kernel", "norm_fwd_kernel")[1].endswith("on sm80\nrecorded on sm90\n")
     assert "no kernel matches. archs: sm90" in ask("--arch", "sm80", "--kernel", "zzz")[1]
     assert cli("explain", "--arch", "sm90").exit_code == 2
@@ -223,6 +227,6 @@ def test_a_missed_key_is_shown_with_its_misses_and_its_neighbours(cli: Cli, tmp_
     cli("ingest", tmp_path / "miss.json")
     shown = cli("explain", "--arch", "sm90", "--kernel", "k", "--key", "M=96")
     assert shown.exit_code == 0
-    assert "no config: none: no vote counts on it" in shown.stdout
-    assert "no vote of 1 recording: miss: no key" in shown.stdout
+    assert "no config: it has no votes" in shown.stdout
+    assert "1 recording did not vote: miss: no key" in shown.stdout
     assert "nearest: M=64" in shown.stderr

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import H200, Cli, config, run_registry, version_1, write_ranks, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.export_log import list_exports, remember_export
-from tuning_registry.operations.reports import find_winners
+from tuning_registry.operations.votes import find_winners
 
 A, B = config(B=1), config(B=2)
 NOW = dt.datetime(2026, 11, 30, 12, tzinfo=dt.UTC)
@@ -68,7 +68,7 @@ def test_whoever_may_only_read_exports_all_the_same(tmp_path: Path) -> None:
     connection.close()
     done = run_registry("--db", database, "export", "--arch", "sm90", "-o", file)
     assert (done.returncode, file.exists()) == (0, True)
-    assert "note: the table is written, but registry exports will not know of it" in done.stderr
+    assert "note: the table was written, but registry exports will not list it" in done.stderr
 
 
 def test_max_regression_reads_the_table_it_replaces(cli: Cli, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_max_regression_reads_the_table_it_replaces(cli: Cli, tmp_path: Path) ->
     assert cli("ingest", tmp_path / "2").exit_code == 0
     refused = cli(*export)
     assert (refused.exit_code, file.read_bytes()) == (1, before)
-    assert "slower by more than 10 % on 1 of the entries it replaces: k M=1: +50.0 %" in refused.stderr
+    assert "more than 10 % slower for 1 of the entries it replaces: k M=1: 50.0 % slower" in refused.stderr
     file.write_text("{}")
     assert "not a per-arch table" in cli(*export).stderr
     assert cli("export", "--arch", "sm90", "--max-regression", "10").exit_code == 2
@@ -122,6 +122,6 @@ def test_commands_mark_stale_entries(cli: Cli, tmp_path: Path) -> None:
     for rank, fingerprint in enumerate(("f1", "f2")):
         write_recording(tmp_path / f"{rank}.json", json.dumps(recorded(rank, "r", {"M=1": fingerprint})))
     assert cli("ingest", tmp_path).exit_code == 0
-    assert "[stale: 1 chose from other candidates]" in cli("winners").stdout
-    assert "note: 1 entry with votes from other candidates" in cli("export", "--arch", "sm90").stderr
-    assert json.loads(cli("winners", "--format", "json").stdout)[0]["stale"] == 1
+    assert "[stale: 1 recording chose from other candidates]" in cli("winners").stdout
+    assert "note: 1 entry with votes of ranks that had other candidates" in cli("export", "--arch", "sm90").stderr
+    assert json.loads(cli("winners", "--format", "json").stdout)[0]["stale_recordings"] == 1

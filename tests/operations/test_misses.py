@@ -12,7 +12,7 @@ from tuning_registry.db.store import Store
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
 from tuning_registry.operations.misses import find_misses
-from tuning_registry.operations.reports import set_withdrawn
+from tuning_registry.operations.runs import restore_run, withdraw_run
 
 A = config(B=16)
 
@@ -67,9 +67,9 @@ def test_withdrawn_runs_and_superseded_recordings_do_not_count(store: Store, tmp
     record(store, tmp_path, "a", 0, missing(("M=2", "no key")), replace=True)
     record(store, tmp_path, "b", 0, missing(("M=2", "no key"), ("M=3", "no key")))
     assert found(store) == [("p.k", "M=2", "no key", 2, 2, False), ("p.k", "M=3", "no key", 1, 1, False)]
-    set_withdrawn(store, "b", "2026-01-01T00:00:00+00:00")
+    withdraw_run(store, "b")
     assert found(store) == [("p.k", "M=2", "no key", 1, 1, False)]
-    set_withdrawn(store, "b", None)
+    restore_run(store, "b")
     assert len(found(store)) == 2
 
 
@@ -84,7 +84,7 @@ def test_an_entry_is_recorded_once_a_vote_counts_on_a_spelling_of_its_key(store:
     assert found(store, unrecorded=True) == [unrecorded]
     # The filter is about who missed; who voted since is asked of every run.
     assert found(store, Selection(runs=("a",)))[0][-1] is True
-    set_withdrawn(store, "recorded", "2026-01-01T00:00:00+00:00")
+    withdraw_run(store, "recorded")
     assert [row[-1] for row in found(store)] == [False, False]
 
 
@@ -133,7 +133,7 @@ def test_the_command_is_a_gate(cli: Cli, store: Store, tmp_path: Path) -> None:
         return ended.exit_code, ended.stderr.splitlines()[-1]
 
     assert gate() == (1, "1 missed entry, 0 of them without a vote")
-    assert gate("--unrecorded") == (0, "no entry without a vote was missed")
+    assert gate("--unrecorded") == (0, "no missed entry is without a vote")
     assert gate("--run", "recorded") == (0, "no miss was recorded")
     status, said = gate("--run", "mistyped")
     assert (status, said.partition(". ")[0]) == (1, "no recording matches")

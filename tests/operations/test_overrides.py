@@ -1,4 +1,4 @@
-"""Pins and bans: their order, their standing, how they show, and when export refuses."""
+"""Pins and bans: their order, which are in force, how they show, and when export refuses."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from tests.conftest import H200, Cli, config, version_1, write_ranks, write_recording
-from tests.operations.test_contract import all_rows, take
+from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FormatError, SchemaError, SelectionError, UsageError
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import ExportOptions, export_table
-from tuning_registry.operations.overrides import Override, add_override, lift_override, list_overrides
-from tuning_registry.operations.reports import find_winners
+from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
+from tuning_registry.operations.votes import find_winners
+from tuning_registry.rules.overrides import Override
 
 A, B, C = config(B=1), config(B=2), config(B=3)
 NOW = dt.datetime(2026, 11, 30, 12, tzinfo=dt.UTC)
@@ -96,7 +97,7 @@ def test_an_entry_of_which_all_is_banned_is_left_out_and_counted(store: Store, t
     made = export_table(store, SM90)
     assert (made.payload["kernels"]["k"], made.banned_out) == ({"M=2": A}, 1)
     decide(store, "ban", "*", A)
-    with pytest.raises(SelectionError, match="the thresholds and bans leave none of the 2 entries"):
+    with pytest.raises(SelectionError, match="thresholds and bans leave none of the 2 entries"):
         export_table(store, SM90)
 
 
@@ -110,14 +111,15 @@ def test_no_wider_entry_serves_a_config_where_it_is_banned(store: Store, tmp_pat
     assert (made.payload["kernels"], made.banned_out) == ({"p.k": {"M=1": A, "M=3": A}}, 1)  # no * entry
     pinned = decide(store, "pin", "*", A, kernel="p.k")
     with pytest.raises(
-        SelectionError, match=r"would serve 1 of its keys with a config that is banned there, .*: p.k M=2\. Pin"
+        SelectionError,
+        match=r"a wider entry .* would serve 1 of its keys with a config that is banned there: p.k M=2\. Nothing",
     ):
         export_table(store, SM90)
     for override in (banned, pinned):
         lift_override(store, override.id, reason="undo", author="ada", now=NOW)
     take(store, write_recording(tmp_path / "bare.rank0.json", {"sm90": {"k": {"M=1": A}}}), run="bare")
     decide(store, "ban", "*", A, kernel="p.k")
-    with pytest.raises(SelectionError, match="by a wider entry: p.k M=1"):  # the bare name's entry would serve it
+    with pytest.raises(SelectionError, match="banned there: p.k M=1"):  # the bare name's entry would serve it
         export_table(store, SM90)
 
 
@@ -125,7 +127,7 @@ def test_a_bare_name_beside_a_qualified_one_is_asked_back(store: Store, tmp_path
     take(store, *write_ranks(tmp_path / "1", [A], kernel="k"), run="a")
     take(store, *write_ranks(tmp_path / "2", [A], kernel="p.k"), run="b")
     with pytest.raises(
-        SelectionError, match=r"several kernels are called k: k, p.k; give one's qualified name, or --force"
+        SelectionError, match=r"several kernels are named k: k, p.k; give a qualified name, or use --force"
     ):
         decide(store, "ban", "M=1", A)
     assert decide(store, "ban", "M=1", A, force=True).kernel == "k"
@@ -143,15 +145,15 @@ def test_pins_alone_are_no_table(store: Store, cli: Cli, tmp_path: Path) -> None
 def test_a_pin_of_what_nobody_recorded_is_refused_unless_forced(store: Store, tmp_path: Path) -> None:
     votes(store, tmp_path, M1=[A, B], M2=[A])
     for key, chosen, message in (
-        ("M=1", C, "nobody recorded B=3 num_warps=4 num_stages=3 for k M=1 on sm90"),
-        ("M=2", B, "nobody recorded B=2 .* for k M=2"),
-        ("M=7", A, "nobody recorded the key M=7 of k on sm90; registry explain names the nearest ones"),
+        ("M=1", C, "B=3 num_warps=4 num_stages=3 was never recorded for k M=1 on sm90"),
+        ("M=2", B, "B=2 .* was never recorded for k M=2"),
+        ("M=7", A, "the key M=7 of k was never recorded on sm90; run registry explain to see the nearest keys"),
     ):
         with pytest.raises(SelectionError, match=message):
             decide(store, "pin", key, chosen)
         with pytest.raises(SelectionError, match=message):
             decide(store, "ban", key, chosen)
-    with pytest.raises(SelectionError, match="nobody recorded a kernel x on sm90"):
+    with pytest.raises(SelectionError, match="the kernel x was never recorded on sm90"):
         decide(store, "pin", "M=1", A, kernel="x")
     assert all_rows(store)["override_events"] == 0
     decide(store, "pin", "M=7", C, force=True)
@@ -173,13 +175,13 @@ def test_timings_and_observations_are_recordings_of_a_config_too(store: Store, t
 def test_configs_are_named_as_they_are_shown(store: Store, tmp_path: Path) -> None:
     votes(store, tmp_path, M1=[A, B])
     assert decide(store, "pin", "M=1", "B=2  num_warps=4 num_stages=3").config == config_text(B)
-    with pytest.raises(UsageError, match="'B=9' is no recorded config. Recorded: B=1 num_warps=4 num_stages=3; B=2 "):
-        decide(store, "pin", "M=1", "B=9")
     with pytest.raises(
-        UsageError, match="--config is not a config: at num_stages: required config field 'num_stages' is missing"
+        UsageError, match="'B=9' is not a recorded config. Recorded: B=1 num_warps=4 num_stages=3; B=2 "
     ):
+        decide(store, "pin", "M=1", "B=9")
+    with pytest.raises(UsageError, match="not a config: at num_stages: required config field 'num_stages' is missing"):
         decide(store, "pin", "M=1", '{"kwargs": {}, "num_warps": 4}')
-    with pytest.raises(UsageError, match="--config is not a config"):
+    with pytest.raises(UsageError, match="not a config"):
         decide(store, "pin", "M=1", "{")
 
 
@@ -187,18 +189,20 @@ def test_a_function_name_stands_for_the_one_kernel_that_has_it(store: Store, tmp
     take(store, *write_ranks(tmp_path / "1", [A], kernel="pkg.one.k"), run="a")
     assert decide(store, "pin", "M=1", A).kernel == "pkg.one.k"
     take(store, *write_ranks(tmp_path / "2", [B], kernel="pkg.two.k"), run="b")
-    with pytest.raises(SelectionError, match=r"several kernels are called k: pkg.one.k, pkg.two.k"):
+    with pytest.raises(SelectionError, match=r"several kernels are named k: pkg.one.k, pkg.two.k"):
         decide(store, "pin", "M=1", A)
 
 
 def test_opposite_overrides_must_be_lifted_first(store: Store, tmp_path: Path) -> None:
     votes(store, tmp_path, M1=[A, B])
     pinned = decide(store, "pin", "M=1", A)
-    with pytest.raises(ConflictError, match=f"#{pinned.id} has a pin on this very config .* registry lift {pinned.id}"):
+    with pytest.raises(
+        ConflictError, match=f"override #{pinned.id} already pins this config .* registry lift {pinned.id}"
+    ):
         decide(store, "ban", "M=1", A)
     assert lift_override(store, pinned.id, reason="done", author="bob", now=NOW) == pinned
     decide(store, "ban", "M=1", A)
-    with pytest.raises(SelectionError, match="no standing override has the id 1"):
+    with pytest.raises(SelectionError, match="no override in force has the id 1"):
         lift_override(store, pinned.id, reason="again", author="bob", now=NOW)
     history = [(o.action, o.author, o.lifts) for o in list_overrides(store, everything=True)]
     assert history == [("pin", "ada", None), ("lift", "bob", 1), ("ban", "ada", None)]
@@ -216,16 +220,16 @@ def test_an_expired_override_stops_the_export_until_renewed_or_lifted(store: Sto
     assert export_table(store, SM90, late).payload["kernels"]["k"] == {"M=1": B}
     with pytest.raises(SelectionError, match="have expired"):
         export_table(store, SM90, ExportOptions(today="2027-02-01"))
-    (standing,) = list_overrides(store)
-    lift_override(store, standing.id, reason="no more", author="ada", now=NOW)
+    (only,) = list_overrides(store)
+    lift_override(store, only.id, reason="no more", author="ada", now=NOW)
     assert export_table(store, SM90, ExportOptions(today="2027-02-01")).payload["kernels"]["k"] == {"M=1": A}
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"until": "tomorrow"}, "--until is a day, YYYY-MM-DD, found 'tomorrow'"),
-        ({"until": "2026-11-29"}, "--until 2026-11-29 is over already"),
+        ({"until": "tomorrow"}, "--until 'tomorrow': expected a day, YYYY-MM-DD"),
+        ({"until": "2026-11-29"}, "--until 2026-11-29 is in the past"),
         ({"reason": " "}, "--reason is empty"),
         ({"author": ""}, "--author is empty"),
         ({"arch": ""}, "--arch is empty"),
@@ -284,7 +288,7 @@ def test_the_commands(cli: Cli) -> None:
         f"#1: pin of {chosen} for mamba_ssm.ops.triton.ssd_bmm.{kernel} {key} on sm90 until 2099-12-31" in made.stderr
     )
     assert f"    1/8  {chosen}  [pinned]" in cli("winners", "--kernel", kernel).stdout
-    assert "note: 1 entry decided by a pin (registry overrides)" in cli("export", "--arch", "sm90").stderr
+    assert "note: 1 entry decided by a pin (see registry overrides)" in cli("export", "--arch", "sm90").stderr
     (row,) = json.loads(cli("overrides", "--format", "json").stdout)
     assert (row["id"], row["action"], row["author"], row["reason"], row["until"]) == (
         1,
@@ -325,4 +329,4 @@ def test_disagreements_name_the_overrides_on_what_they_show(cli: Cli, tmp_path: 
         cli("pin", "--arch", "sm90", "--kernel", "p.k", "--key", key, "--config", json.dumps(A), "--reason", "r")
     cli("ban", "--arch", "sm90", "--kernel", "p.k", "--key", "*", "--config", json.dumps(B), "--reason", "r")
     for words in ((), ("--cost",)):
-        assert "overrides on some of these entries: #1 pin, #3 ban (" in cli("disagreements", *words).stderr
+        assert "overrides apply to some of these entries (#1 pin, #3 ban)" in cli("disagreements", *words).stderr

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import H200, Cli, Json, config, version_1, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
 from tuning_registry.operations.ranks import Rank, compare_ranks
-from tuning_registry.operations.reports import set_withdrawn
+from tuning_registry.operations.runs import withdraw_run
 from tuning_registry.rules.outliers import spread_of
 
 CONFIGS = [config(B=size) for size in (16, 32, 64)]
@@ -58,10 +58,10 @@ def test_a_slow_rank_and_a_dissenting_one_are_named_with_their_reasons(store: St
     found = compare_ranks(store, Selection())
     assert [(rank.rank, rank.outlier) for rank in found.outliers] == [(5, ("slow",)), (2, ("dissents",))]
     slow, dissenter = found.outliers
-    assert slow.factor == pytest.approx(1.2, rel=0.01)
+    assert slow.time_ratio == pytest.approx(1.2, rel=0.01)
     assert slow.reasons[0].startswith(("19.", "20."))
     assert "% slower than the median of 8 ranks (limit 5.0 %)" in slow.reasons[0]
-    assert dissenter.reasons == ("100 % of its votes dissent, median 5 % (limit 15 %)",)
+    assert dissenter.reasons == ("100 % of its votes dissent; the median is 5 % (limit 15 %)",)
     assert (dissenter.votes, dissenter.dissenting, dissenter.timings, dissenter.host) == (20, 20, 60, "node0")
     assert found.ranks[:2] == found.outliers
 
@@ -88,7 +88,7 @@ def test_real_ranks_against_an_independent_script(store: Store) -> None:
     medians = {where: statistics.median([rank[where] for rank in times if where in rank]) for where in everywhere}
     expected = [statistics.median([value / medians[where] for where, value in rank.items()]) for rank in times]
     found = compared(store)
-    assert [found["demo", rank].factor for rank in range(8)] == [pytest.approx(value) for value in expected]
+    assert [found["demo", rank].time_ratio for rank in range(8)] == [pytest.approx(value) for value in expected]
     assert sum(rank.votes for rank in found.values()) == 360
     table = json.loads((H200.parent.parent / "tests" / "golden" / "sm90.json").read_text())["kernels"]
     for rank in range(8):
@@ -111,19 +111,19 @@ def test_only_ranks_of_one_version_group_are_compared(store: Store, tmp_path: Pa
     ingest(store, [tmp_path])
     found = compared(store)
     # The two spellings of the key are one; the two Triton versions are two fleets.
-    assert [found["job-1", rank].factor for rank in range(4)] == [0.5, 1.5, 0.5, 1.5]
+    assert [found["job-1", rank].time_ratio for rank in range(4)] == [0.5, 1.5, 0.5, 1.5]
     assert compared(store, Selection(triton="3.7.0")).keys() == {("job-1", 2), ("job-1", 3)}
 
 
 def test_timings_without_company_and_recordings_that_do_not_count_are_left_out(store: Store, tmp_path: Path) -> None:
     ingest(store, [fleet(tmp_path / "a", ranks=1)])
     (lonely,) = compared(store).values()
-    assert (lonely.factor, lonely.timings, lonely.votes) == (None, 0, 20)
+    assert (lonely.time_ratio, lonely.timings, lonely.votes) == (None, 0, 20)
     document = json.loads((tmp_path / "a" / "rec.rank0.json").read_text())
     ingest(store, [write_recording(tmp_path / "b.json", document | {"run": "other"})], IngestOptions(run="other"))
-    assert {rank.factor for rank in compared(store).values()} == {1.0}
-    set_withdrawn(store, "other", "2026-01-01T00:00:00+00:00")
-    assert [rank.factor for rank in compared(store).values()] == [None]
+    assert {rank.time_ratio for rank in compared(store).values()} == {1.0}
+    withdraw_run(store, "other")
+    assert [rank.time_ratio for rank in compared(store).values()] == [None]
 
 
 def test_a_package_filter_leaves_other_versions_out(store: Store, tmp_path: Path) -> None:
@@ -140,15 +140,15 @@ def test_the_command_in_its_formats(cli: Cli, tmp_path: Path) -> None:
     cli("ingest", fleet(tmp_path, slow=5, dissenter=2))
     shown = cli("ranks", "--outliers")
     head, slow, dissenter = shown.stdout.splitlines()
-    assert head.split() == ["RUN", "RANK", "HOST", "VOTES", "DISSENT", "TIMINGS", "FACTOR", "OUTLIER"]
-    assert slow.split()[:8] == ["fleet", "5", "node1", "20", "5.0", "%", "60", slow.split()[7]]
-    assert "dissents: 100 % of its votes dissent, median 5 % (limit 15 %)" in dissenter
-    assert shown.stderr.splitlines()[-1] == "2 of 8 ranks stand out"
+    assert head.split() == ["RUN", "RANK", "HOST", "VOTES", "DISSENTING", "VOTES", "TIMINGS", "SLOWDOWN", "OUTLIER"]
+    assert slow.split()[:8] == ["fleet", "5", "node1", "20", "1", "(5.0", "%)", "60"]
+    assert "dissents: 100 % of its votes dissent; the median is 5 % (limit 15 %)" in dissenter
+    assert shown.stderr.splitlines()[-1] == "2 of 8 ranks are outliers"
     rows = json.loads(cli("ranks", "--format", "json").stdout)
     assert len(rows) == 8
     assert rows[0] == {
-        "run": "fleet", "rank": 5, "host": "node1", "device": None, "votes": 20, "dissenting": 1, "timings": 60,
-        "factor": rows[0]["factor"], "outlier": ["slow"], "reasons": rows[0]["reasons"],
+        "run": "fleet", "rank": 5, "host": "node1", "device": None, "votes": 20, "dissenting_votes": 1, "timings": 60,
+        "slowdown_percent": pytest.approx(20, abs=1), "outlier": ["slow"], "reasons": rows[0]["reasons"],
     }  # fmt: skip
     table = list(csv.DictReader(io.StringIO(cli("ranks", "--format", "csv").stdout)))
     assert [(row["rank"], row["outlier"]) for row in table[:3]] == [
@@ -159,13 +159,13 @@ def test_the_command_in_its_formats(cli: Cli, tmp_path: Path) -> None:
     assert "DEVICE" not in cli("ranks").stdout
 
 
-def test_a_factor_beyond_all_numbers_is_none_in_json(cli: Cli, tmp_path: Path) -> None:
+def test_a_slowdown_beyond_all_numbers_is_none_in_json(cli: Cli, tmp_path: Path) -> None:
     for rank, time in enumerate([5e-324] * 4 + [1e308]):
         document = version_1({}, run="r", rank=rank, timings={"sm90": {"k": {"M=1": [[CONFIGS[0], [time] * 3]]}}})
         write_recording(tmp_path / f"{rank}.json", document)
     cli("ingest", tmp_path)
     (wild,) = [row for row in json.loads(cli("ranks", "--format", "json").stdout) if row["rank"] == 4]
-    assert (wild["factor"], wild["outlier"]) == (None, ["slow"])
+    assert (wild["slowdown_percent"], wild["outlier"]) == (None, ["slow"])
 
 
 def test_devices_are_shown_where_they_differ(cli: Cli, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_the_command_is_a_gate(cli: Cli, tmp_path: Path) -> None:
 def test_a_healthy_fleet_and_one_that_is_too_small_pass_the_gate(cli: Cli, tmp_path: Path) -> None:
     cli("ingest", fleet(tmp_path, ranks=3, slow=1))
     small = cli("ranks", "--exit-code")
-    assert (small.exit_code, small.stderr.splitlines()[-1]) == (0, "3 ranks: too few to say which of them stands out")
+    assert (small.exit_code, small.stderr.splitlines()[-1]) == (0, "3 ranks: too few to find outliers")
     cli("ingest", fleet(tmp_path / "more", ranks=8))  # refused: rank 1 has other timings
     assert cli("ingest", fleet(tmp_path / "more", ranks=8), "--replace").exit_code == 0
     assert cli("ranks", "--exit-code").exit_code == 0

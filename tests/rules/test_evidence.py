@@ -15,12 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import H200, Cli, config, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.costs import find_costs
-from tuning_registry.rules.evidence import compare, elect, generalize, median_of_medians, worst_slowdowns
+from tuning_registry.rules.evidence import (
+    Policy,
+    compare,
+    elect,
+    generalize,
+    median_of_medians,
+    worst_slowdowns,
+)
 
 A, B, C = config(B=1), config(B=2), config(B=3)
 
@@ -56,15 +63,17 @@ def test_the_cost_of_real_disagreements_is_what_an_independent_script_finds(stor
     assert (len(costed), total, len(expected)) == (12, 45, 12)
     for found in costed:
         cost, rows = expected[found.entry.kernel, found.entry.key]
-        assert found.cost_percent == pytest.approx(cost)
+        assert found.dissenters is not None
+        assert found.dissenters.percent == pytest.approx(cost)
         mine = []
         for choice, gap in zip(found.entry.choices[1:], found.gaps, strict=True):
             assert gap is not None
             assert gap.ranks == 8
-            assert gap.cost_percent is not None
-            mine.append((choice.count, gap.gap_percent, gap.noise_percent, gap.cost_percent))
+            assert gap.winner_slower_percent is not None
+            mine.append((choice.count, gap.slower_percent, gap.noise_percent, gap.winner_slower_percent))
         assert sorted(mine) == [pytest.approx(row) for row in rows]
-    assert [found.cost_percent for found in costed] == sorted((f.cost_percent or 0 for f in costed), reverse=True)
+    percents = [found.dissenters.percent for found in costed if found.dissenters]
+    assert percents == sorted(percents, reverse=True)
     conflicts = [found.entry.kernel.rpartition(".")[2] for found in costed if found.verdict == "conflict"]
     assert conflicts == ["_chunk_cumsum_bwd_kernel", "_chunk_cumsum_fwd_kernel", "_chunk_cumsum_fwd_kernel"]
     assert {found.verdict for found in costed[3:]} == {"near-tie"}
@@ -85,7 +94,7 @@ def test_a_winner_that_fails_where_others_were_chosen_is_a_conflict(store: Store
     write_rank(tmp_path, 3, B, [(A, None), (B, three_times(1.0))])
     take(store, tmp_path)
     (found,), _ = find_costs(store, Selection())
-    assert (found.verdict, found.failed, found.cost_percent) == ("conflict", 1, None)
+    assert (found.verdict, found.failed, found.dissenters) == ("conflict", 1, None)
     assert found.gaps[0] is not None
     assert found.gaps[0].is_within_noise
 
@@ -96,9 +105,10 @@ def test_without_timings_a_disagreement_is_shown_all_the_same(cli: Cli, tmp_path
     assert cli("ingest", tmp_path).exit_code == 0
     done = cli("disagreements", "--cost", "--format", "json")
     (entry,) = json.loads(done.stdout)
-    assert (entry["verdict"], entry["cost_percent"], entry["votes"][1]["gap_percent"]) == ("not timed", None, None)
-    assert "1 of 1 entry disagrees: 0 conflicts beyond the noise of the timings" in done.stderr
-    assert "not timed beside the winner" in cli("disagreements", "--cost").stdout
+    assert (entry["verdict"], entry["winner_slower_for_dissenters_percent"]) == ("not timed", None)
+    assert entry["choices"][1]["slower_than_winner_percent"] is None
+    assert "1 of 1 entry disagrees: 0 conflicts beyond the timing noise" in done.stderr
+    assert "no rank timed it together with the elected config" in cli("disagreements", "--cost").stdout
 
 
 def test_withdrawn_runs_and_other_versions_lend_no_timings(store: Store, tmp_path: Path) -> None:
@@ -109,7 +119,7 @@ def test_withdrawn_runs_and_other_versions_lend_no_timings(store: Store, tmp_pat
     take(store, tmp_path / "2", run="two", triton="3.7.0")
     (found,), _ = find_costs(store, Selection())
     assert found.gaps[0] is not None
-    assert (round(found.gaps[0].gap_percent), found.gaps[0].ranks) == (100, 2)
+    assert (round(found.gaps[0].slower_percent), found.gaps[0].ranks) == (100, 2)
 
 
 times = st.none() | st.sampled_from([0.5, 1.0, 1.5, 2.0, 4.0]).map(lambda m: (m, m * 0.9, m * 1.1))
@@ -125,7 +135,7 @@ def test_fastest_is_the_lowest_median_of_medians(found: dict[str, Any], banned: 
     allowed = {text: median(by_rank) for text, by_rank in found.items() if text not in banned}
     best = min(allowed.values(), default=math.inf)
     winners = sorted(text for text, value in allowed.items() if value == best and value != math.inf)
-    assert elect("fastest", found, banned) == (winners[0] if winners else None)
+    assert elect(Policy.FASTEST, found, banned) == (winners[0] if winners else None)
 
 
 @given(measured, st.sets(st.sampled_from("abcd")))
@@ -140,7 +150,7 @@ def test_minimax_is_the_smallest_worst_slowdown(found: dict[str, Any], banned: s
     allowed = {text: worst.get(text, 1.0) for text in found if text not in banned}
     best = min(allowed.values(), default=math.inf)
     winners = sorted(text for text, value in allowed.items() if value == best and value != math.inf)
-    assert elect("minimax", found, banned) == (winners[0] if winners else None)
+    assert elect(Policy.MINIMAX, found, banned) == (winners[0] if winners else None)
     assert {text: value for text, value in worst_slowdowns(found).items() if text not in banned} == allowed
 
 
@@ -187,7 +197,7 @@ def test_ranks_that_did_not_time_both_are_left_out_of_a_gap() -> None:
     one, two = (1.0, 0.9, 1.1), (2.0, 1.9, 2.1)
     gap = compare({0: one, 1: None, 2: one}, {0: two, 1: two, 3: two}, {0, 1})
     assert gap is not None
-    assert (gap.gap_percent, gap.ranks, gap.cost_percent) == (100.0, 1, -50.0)
+    assert (gap.slower_percent, gap.ranks, gap.winner_slower_percent) == (100.0, 1, -50.0)
     assert compare({0: one}, {1: two}, {1}) is None
     assert compare({0: (0.0, 0.0, 0.0)}, {0: two}, {0}) is None
 
@@ -195,5 +205,5 @@ def test_ranks_that_did_not_time_both_are_left_out_of_a_gap() -> None:
 def test_entries_without_timings_are_counted_not_called_harmless(cli: Cli) -> None:
     cli("ingest", *sorted(H200.glob("rec.*")), "--run", "demo")
     assert cli("disagreements", "--cost").stderr.splitlines()[-1].endswith(
-        ": 0 conflicts beyond the noise of the timings; 12 not timed"
+        ": 0 conflicts beyond the timing noise, 12 not timed"
     )  # fmt: skip

@@ -21,7 +21,7 @@ from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
-from tuning_registry.operations.reports import find_disagreements
+from tuning_registry.operations.votes import find_disagreements
 
 
 def test_the_real_recordings() -> None:

@@ -1,4 +1,5 @@
-"""The `registry` command. Each file parses its commands' options, calls one operation, prints; no other package does.
+"""The `registry` command. Each command parses its options, calls one operation and prints the result.
 
-Operations are imported inside the commands: they load SQLAlchemy, which `registry --help` need not wait for.
+`app` lists the panels of the help; each panel's commands are in the file of that name. Operations are imported inside the
+commands: they load SQLAlchemy, and `registry --help` need not wait for that.
 """

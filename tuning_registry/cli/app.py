@@ -1,4 +1,4 @@
-"""The `registry` command: its groups, in the order of its help, and how errors leave it."""
+"""The `registry` command: its panels of commands, and how errors become messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -6,94 +6,132 @@ import gc
 import os
 import sys
 import traceback
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 from tuning_registry import __version__
-from tuning_registry.cli import comparing, database, explain, ingest, misses, overrides, ranks, runs, tables, votes
-from tuning_registry.cli.console import say
+from tuning_registry.cli import database, overrides, recordings, standalone, tables, votes
+from tuning_registry.cli.console import print_message
+from tuning_registry.cli.help import Command, Group, examples_text, reword
 from tuning_registry.cli.options import Db
 from tuning_registry.errors import RegistryError, UsageError, printable
 
 
-class _Group(TyperGroup):
-    """Turns the package's errors into one or two lines and an exit status."""
+class _Root(Group):
+    """Turns the package's errors into a message of one or two lines and an exit status."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except RegistryError as error:
             if ctx.params.get("debug"):
-                _say_traceback()
-            say(f"error: {error}")
+                _print_traceback()
+            print_message(f"error: {error}")
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
+        except typer.BadParameter as error:
+            reword(error)
+            raise
         except BrokenPipeError:
-            # The reader of our output went away (`| head`): what a shell expects of a program ended so.
+            # The reader of our output went away (`| head`); this is the status that a shell expects then.
             _drop_output()
             raise typer.Exit(141) from None
         except OSError as error:
-            # The package's own files raise FileError: this is stdout or stderr, on a full disk for one.
+            # The package's own files raise FileError, so this is stdout or stderr, for example on a full disk.
             if ctx.params.get("debug"):
-                _say_traceback()
+                _print_traceback()
             _drop_output()
-            say(f"error: the output cannot be written: {error.strerror or error}")
+            print_message(f"error: cannot write the output: {error.strerror or error}")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            say("interrupted")
+            print_message("interrupted")
             raise typer.Exit(130) from None
 
 
-def _say_traceback() -> None:
-    """The error being handled; texts of other packages' errors in it are not inert."""
+def _print_traceback() -> None:
+    """Print the traceback of the error being handled, with escapes: it may quote other packages' errors."""
     for line in traceback.format_exc().split("\n"):
-        say(printable(line))
+        print_message(printable(line))
 
 
 def _drop_output() -> None:
-    """Let the interpreter's last flush of stdout, which has failed once, go nowhere."""
+    """Discard what the interpreter will flush to stdout at exit, since writing failed once."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(
-    cls=_Group,
+    cls=_Root,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Shared database of Triton autotune results: ingest what ranks chose, see who disagreed, export one table.",
-    epilog="Exit status: 0 done, 1 the data or the database says no, 2 wrong usage.",
+    help="Shared database of Triton autotune results: ingest what each rank chose, see where ranks disagree, and export "
+    "one table per architecture.",
+    epilog="Exit status: 0 on success, 1 if data is rejected or a check fails, 2 on a usage error.",
 )
-for panel, commands in {
-    "Votes and timings": (
-        ingest.ingest,
-        votes.winners,
-        votes.disagreements,
-        explain.explain,
-        ranks.ranks,
-        misses.misses,
-    ),
-    "Tables": (tables.export, comparing.diff, comparing.check, tables.exports),
-    "Decisions against the votes": (overrides.pin, overrides.ban, overrides.lift),
-    "Without a database": (tables.merge, votes.report),
-    "The database": (votes.status,),
-}.items():
-    for command in commands:
-        app.command(rich_help_panel=panel)(command)
-app.command("overrides", rich_help_panel="Decisions against the votes")(overrides.list_overrides)
 
-runs_app = typer.Typer(help="List runs; withdraw or restore one.", invoke_without_command=True)
-runs_app.callback()(runs.list_runs)
-runs_app.command()(runs.withdraw)
-runs_app.command()(runs.restore)
-app.add_typer(runs_app, name="runs", rich_help_panel="The database")
+# The help shows panels and commands in this order. One file of this folder holds the commands of one panel.
+PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
+    "Recordings": {"ingest": recordings.ingest, "misses": recordings.misses},
+    "Votes and timings": {
+        "winners": votes.winners,
+        "disagreements": votes.disagreements,
+        "explain": votes.explain,
+        "ranks": votes.ranks,
+    },
+    "Tables": {
+        "export": tables.export,
+        "diff": tables.diff,
+        "check": tables.check,
+        "exports": tables.exports,
+    },
+    "Overrides": {
+        "pin": overrides.pin,
+        "ban": overrides.ban,
+        "lift": overrides.lift,
+        "overrides": overrides.list_overrides,
+    },
+    "Without a database": {"merge": standalone.merge, "report": standalone.report},
+    "Database": {"status": database.status},
+}
 
-db_app = typer.Typer(help="Create, upgrade, check and find the database.", no_args_is_help=True)
+
+def _add(group: typer.Typer, commands: Mapping[str, Callable[..., None]], panel: str | None = None) -> None:
+    for name, function in commands.items():
+        epilog = examples_text(function.examples)  # type: ignore[attr-defined]
+        group.command(name, cls=Command, rich_help_panel=panel, epilog=epilog)(function)
+
+
+def _group(name: str, panel: str, text: str, examples: tuple[str, ...], **options: bool) -> typer.Typer:
+    group = typer.Typer(cls=Group, help=text, epilog=examples_text(examples), **options)  # type: ignore[arg-type]
+    app.add_typer(group, name=name, rich_help_panel=panel)
+    return group
+
+
+for _panel, _commands in PANELS.items():
+    _add(app, _commands, _panel)
+
+runs_app = _group(
+    "runs",
+    "Recordings",
+    "List the runs, newest first; withdraw or restore one.",
+    ("registry runs", "registry runs --format json"),
+    invoke_without_command=True,
+)
+runs_app.callback()(recordings.list_runs)
+_add(runs_app, {"withdraw": recordings.withdraw, "restore": recordings.restore})
+
+db_app = _group(
+    "db",
+    "Database",
+    "Create, upgrade, check or locate the database.",
+    ("registry db path", "registry db check --db registry.db"),
+    no_args_is_help=True,
+)
 db_app.callback()(database.share_db)
-db_app.command()(database.upgrade)
-db_app.command()(database.check)
-db_app.command()(database.path)
-db_app.command()(database.roles)
-app.add_typer(db_app, name="db", rich_help_panel="The database")
+_add(
+    db_app,
+    {"upgrade": database.upgrade, "check": database.check, "path": database.path, "roles": database.roles},
+)
 
 
 def _version(value: bool) -> None:
@@ -106,7 +144,7 @@ def _version(value: bool) -> None:
 def _main(
     ctx: typer.Context,
     db: Db = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -118,7 +156,7 @@ def _main(
 
 
 def main() -> None:
-    """Entry point of the `registry` command."""
-    # A short process that builds much and frees little: the collector need not look through it every 700 objects.
+    """Run the `registry` command."""
+    # A short process that allocates much and frees little: the collector need not run every 700 objects.
     gc.set_threshold(50_000)
     app(prog_name="registry")

@@ -1,4 +1,4 @@
-"""What the commands say and print: messages to stderr, data to stdout."""
+"""Output of the commands: data to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tuning_registry.errors import FileError
 T = TypeVar("T")
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     typer.echo(text, err=True)
 
 
 def print_data(text: str) -> None:
-    """Data to stdout; what its encoding cannot show as an escape."""
+    """Write data to stdout, with an escape for each character that its encoding lacks."""
     write_stdout(text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "backslashreplace"))
 
 
@@ -27,13 +27,13 @@ def write_stdout(data: bytes) -> None:
         raise FileError("stdout is closed")
     sys.stdout.flush()
     rest = memoryview(data)
-    while rest:  # with PYTHONUNBUFFERED a write may take only a part, and print would lose the rest in silence
+    while rest:  # with PYTHONUNBUFFERED a write may be partial, and print would silently lose the rest
         rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
 
 
 def track_files(files: Sequence[T]) -> Iterator[T]:
-    """The files, with a progress bar on a terminal and silently elsewhere."""
+    """Iterate over the files, with a progress bar if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield from files
         return
@@ -41,8 +41,3 @@ def track_files(files: Sequence[T]) -> Iterator[T]:
     from rich.progress import track
 
     yield from track(files, "reading", console=Console(stderr=True), transient=True)
-
-
-def count_of(number: int, noun: str) -> str:
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {noun if number == 1 else plural}"

@@ -1,4 +1,4 @@
-"""`registry db`: create, upgrade, check and find the database."""
+"""The panel "Database": where it is, what it holds, and its schema."""
 
 from __future__ import annotations
 
@@ -6,49 +6,68 @@ from typing import Annotated
 
 import typer
 
-from tuning_registry.cli.console import print_data, say
-from tuning_registry.cli.opening import open_store
-from tuning_registry.cli.options import Db
+from tuning_registry.cli.commands import Target, command, database_of
+from tuning_registry.cli.console import print_data, print_message
+from tuning_registry.cli.options import Db, FormatOption
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.runs import render_status
+
+
+@command(examples=("registry status", "registry status --format json"))
+def status(target: Target, style: FormatOption = Format.table) -> None:
+    """Show which database is used, its schema revision, and what it holds."""
+    from tuning_registry.operations.status import describe_status
+
+    found = describe_status(target.open())
+    print_data(render_status(found, style))
+    if found["revision"] is None:
+        print_message("there is no registry in this database yet; registry ingest or registry db upgrade creates one")
 
 
 def share_db(ctx: typer.Context, db: Db = None) -> None:
-    if db is not None:
-        ctx.find_root().obj = db
+    ctx.find_root().obj = database_of(ctx, db)
 
 
-def upgrade(ctx: typer.Context, db: Db = None) -> None:
-    """Create the schema, or bring an older one up to date."""
+@command(examples=("registry db upgrade --db new.db",))
+def upgrade(target: Target) -> None:
+    """Create the schema, or upgrade an older one."""
     from tuning_registry.db.migrate import upgrade_database
 
-    before, after = upgrade_database(open_store(ctx, db))
-    say(f"schema {after}: nothing to do" if before == after else f"schema {before or 'absent'} -> {after}")
+    before, after = upgrade_database(target.open())
+    if before == after:
+        print_message(f"the schema is up to date ({after})")
+    else:
+        print_message(f"upgraded the schema from {before} to {after}" if before else f"created the schema ({after})")
 
 
-def check(ctx: typer.Context, db: Db = None) -> None:
-    """Check that the database can be used as it is: integrity, revision and schema; exit 1 if not."""
+@command(examples=("registry db check",))
+def check(target: Target) -> None:
+    """Check the database: integrity, revision and schema. Exits 1 if it finds a problem."""
     from tuning_registry.db.check import find_problems
 
-    problems = find_problems(open_store(ctx, db))
+    problems = find_problems(target.open())
     for problem in problems:
-        say(f"problem: {problem}")
+        print_message(f"problem: {problem}")
     if problems:
         raise typer.Exit(1)
-    say("no problem found")
+    print_message("no problems found")
 
 
-def path(ctx: typer.Context, db: Db = None) -> None:
-    """Print which database is used (a URL without its password)."""
+@command(examples=("registry db path",))
+def path(target: Target) -> None:
+    """Print the URL of the database, without its password."""
     from tuning_registry.db.url import resolve_url, shown_url
 
-    print_data(shown_url(resolve_url(db if db is not None else ctx.find_root().obj)) + "\n")
+    print_data(shown_url(resolve_url(target.db)) + "\n")
 
 
+@command(examples=("registry db roles > roles.sql",))
 def roles(
-    prefix: Annotated[str, typer.Option(metavar="NAME", help="Beginning of the roles' names.")] = "tuning_registry",
+    prefix: Annotated[str, typer.Option(metavar="NAME", help="Prefix for role names.")] = "tuning_registry",
     schema: Annotated[str, typer.Option(metavar="NAME", help="Postgres schema that holds the tables.")] = "public",
 ) -> None:
-    """Print SQL for a recorder, a reader and an owner role on Postgres; pipe it into psql."""
+    """Print SQL that creates a recorder, a reader and an owner role on Postgres, for psql."""
     from tuning_registry.db.roles import role_statements
 
     print_data("".join(f"{statement};\n" for statement in role_statements(prefix, schema)))
-    say("the roles cannot log in: GRANT each to the users that need it; print and run this again after an upgrade")
+    print_message("the roles cannot log in: GRANT them to users, and run this again after each schema upgrade")

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
 from tuning_registry.rendering.base import Format
-
-
-class Policy(StrEnum):
-    """Names of `evidence.POLICIES`, as Typer wants them."""
-
-    majority = "majority"
-    fastest = "fastest"
-    minimax = "minimax"
-
+from tuning_registry.rules.evidence import Policy
 
 PolicyOption = Annotated[
     Policy,
     typer.Option(
-        "--policy", help="Who decides: most votes, the lowest median time, or the smallest worst case over ranks."
+        "--policy",
+        metavar="POLICY",
+        help="How to elect a config: majority (most votes), fastest (lowest median time) or minimax (smallest worst "
+        "case over ranks).",
     ),
 ]
 Db = Annotated[
@@ -29,39 +24,53 @@ Db = Annotated[
     typer.Option(
         "--db",
         metavar="URL",
-        help="SQLite file or database URL; else $TUNING_REGISTRY_DB, else a file of this user.",
+        help="SQLite file or database URL. Defaults to $TUNING_REGISTRY_DB, then to a per-user SQLite file.",
         show_default=False,
     ),
 ]
 Paths = Annotated[
     list[str],
-    typer.Argument(metavar="PATH...", help="Recordings: files, folders or quoted globs."),
+    typer.Argument(metavar="PATH", help="Recordings: files, folders or quoted globs."),
 ]
-ArchFilter = Annotated[
-    str | None, typer.Option("--arch", metavar="ARCH", help="Only this architecture: sm90, gfx942, ...")
-]
-KernelFilter = Annotated[
-    str | None, typer.Option("--kernel", metavar="NAME", help="Only this kernel: qualified name, or function name.")
-]
-RunFilter = Annotated[list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.")]
-SourceFilter = Annotated[
-    str | None, typer.Option("--source", metavar="TEXT", help="Only recordings with this source text.")
-]
-TritonFilter = Annotated[
-    str | None, typer.Option("--triton", metavar="V", help="Only this Triton version (none: not stated).")
-]
-PackageFilter = Annotated[
-    list[str] | None,
-    typer.Option("--package", metavar="NAME=V", help="Of NAME's kernels, only those recorded with version V."),
-]
-FormatOption = Annotated[Format, typer.Option("--format", help="How rows are written.")]
-ExitCode = Annotated[
-    bool, typer.Option("--exit-code", help="Exit 1 when rows are found, or when nothing matched at all.")
-]
+FormatOption = Annotated[Format, typer.Option("--format", metavar="FORMAT", help="Output format: table, json or csv.")]
+ExitCode = Annotated[bool, typer.Option("--exit-code", help="Exit 1 if rows are found, or if nothing matches at all.")]
 StatedTriton = Annotated[
-    str | None, typer.Option("--triton", metavar="V", help="Triton version, where a recording does not state it.")
+    str | None, typer.Option("--triton", metavar="VERSION", help="Triton version for recordings that do not state one.")
 ]
 StatedPackages = Annotated[
     list[str] | None,
-    typer.Option("--package", metavar="NAME=V", help="Version of a package, where not stated; may be repeated."),
+    typer.Option(
+        "--package",
+        metavar="NAME=VERSION",
+        help="Version of a package for recordings that do not state it. May be repeated.",
+    ),
 ]
+
+# Options that choose votes. A command names those that it takes; `commands.command` makes one Selection of them.
+FILTERS: Final[Mapping[str, tuple[Any, typer.models.OptionInfo]]] = {
+    "arch": (str | None, typer.Option("--arch", metavar="ARCH", help="Architecture, such as sm90 or gfx942.")),
+    "kernel": (str | None, typer.Option("--kernel", metavar="NAME", help="Kernel: a qualified name or function name.")),
+    "run": (list[str] | None, typer.Option("--run", metavar="RUN", help="Only votes of this run. May be repeated.")),
+    "source": (
+        str | None,
+        typer.Option("--source", metavar="TEXT", help="Only votes from recordings with this source text."),
+    ),
+    "triton": (
+        str | None,
+        typer.Option(
+            "--triton",
+            metavar="VERSION",
+            help="Only votes recorded with this Triton version; none for recordings that do not state one.",
+        ),
+    ),
+    "package": (
+        list[str] | None,
+        typer.Option(
+            "--package",
+            metavar="NAME=VERSION",
+            help="For kernels of package NAME, only votes recorded with VERSION. May be repeated.",
+        ),
+    ),
+}
+VOTES: Final = ("run", "source", "triton", "package")
+ALL: Final = ("arch", "kernel", *VOTES)

@@ -1,4 +1,4 @@
-"""`registry pin`, `ban`, `overrides` and `lift`: deciding against the votes, visibly."""
+"""The panel "Overrides": pins and bans, which decide against the votes."""
 
 from __future__ import annotations
 
@@ -7,30 +7,54 @@ from typing import Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, print_data, say
-from tuning_registry.cli.opening import open_store
-from tuning_registry.cli.options import Db, FormatOption
+from tuning_registry.cli.commands import Target, command
+from tuning_registry.cli.console import print_data, print_message
+from tuning_registry.cli.options import FormatOption
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.overrides import render_overrides
+from tuning_registry.wording import count_of
 
-Arch = Annotated[str, typer.Option("--arch", metavar="ARCH", help="Architecture.")]
-Kernel = Annotated[str, typer.Option("--kernel", metavar="NAME", help="Qualified name, or a function name if unique.")]
-Key = Annotated[str, typer.Option("--key", metavar="KEY", help="Shape key; * for every key of the kernel.")]
-Config = Annotated[str, typer.Option("--config", metavar="CONFIG", help="As commands show it, or as JSON.")]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; stands in the table.")]
+Arch = Annotated[str, typer.Option("--arch", metavar="ARCH", help="Architecture, such as sm90 or gfx942.")]
+Kernel = Annotated[
+    str,
+    typer.Option(
+        "--kernel", metavar="NAME", help="Kernel: a qualified name, or a function name if only one kernel has it."
+    ),
+]
+Key = Annotated[str, typer.Option("--key", metavar="KEY", help="Shape key, or * for every key of the kernel.")]
+Config = Annotated[
+    str, typer.Option("--config", metavar="CONFIG", help="Config, as shown by other commands or as JSON.")
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why. Written into exported tables.")]
 Author = Annotated[
-    str | None, typer.Option("--author", metavar="NAME", help="Who; else the user of this machine.", show_default=False)
+    str | None,
+    typer.Option("--author", metavar="NAME", help="Who decides. Defaults to USER@HOST.", show_default=False),
 ]
 Until = Annotated[
-    str | None, typer.Option("--until", metavar="YYYY-MM-DD", help="Last day, UTC; afterwards export refuses.")
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="YYYY-MM-DD",
+        help="Last day (UTC) on which it applies. Export then fails until it is renewed or lifted.",
+    ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Also a config that nobody recorded for this kernel and key.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Accept a config that was never recorded for this kernel and key.")
+]
 
 
+@command(
+    examples=(
+        (
+            "registry pin --arch sm90 --kernel l2norm_fwd_kernel --key '*' --config 'BT=32 num_warps=2 num_stages=3' "
+            "--reason 'same config for every shape'"
+        ),
+    )
+)
 def pin(
-    ctx: typer.Context,
+    target: Target,
     arch: Arch,
     kernel: Kernel,
     key: Key,
@@ -39,14 +63,22 @@ def pin(
     author: Author = None,
     until: Until = None,
     force: Force = False,
-    db: Db = None,
 ) -> None:
-    """Decide an entry: this config, whatever the votes say."""
-    _add(ctx, "pin", arch, kernel, key, config, reason, author, until, force, db)
+    """Give an entry this config, whatever the votes say."""
+    _add(target, "pin", arch=arch, kernel=kernel, key=key, config=config, reason=reason, author=author, until=until,
+         force=force)  # fmt: skip
 
 
+@command(
+    examples=(
+        (
+            "registry ban --arch sm90 --kernel l2norm_fwd_kernel --key '*' --config 'BT=8 num_warps=1 num_stages=3' "
+            "--reason 'wrong results' --until 2099-12-31"
+        ),
+    )
+)
 def ban(
-    ctx: typer.Context,
+    target: Target,
     arch: Arch,
     kernel: Kernel,
     key: Key,
@@ -55,55 +87,61 @@ def ban(
     author: Author = None,
     until: Until = None,
     force: Force = False,
-    db: Db = None,
 ) -> None:
     """Keep a config from being elected."""
-    _add(ctx, "ban", arch, kernel, key, config, reason, author, until, force, db)
+    _add(target, "ban", arch=arch, kernel=kernel, key=key, config=config, reason=reason, author=author, until=until,
+         force=force)  # fmt: skip
 
 
-def _add(ctx: typer.Context, action: str, arch: str, kernel: str, key: str, config: str, reason: str,
-         author: str | None, until: str | None, force: bool, db: str | None) -> None:  # fmt: skip
+def _add(target: Target, action: str, *, arch: str, kernel: str, key: str, config: str, reason: str, author: str | None,
+         until: str | None, force: bool) -> None:  # fmt: skip
     from tuning_registry.operations.authors import current_user
     from tuning_registry.operations.overrides import add_override
 
     made = add_override(
-        open_store(ctx, db), action, arch=arch, kernel=kernel, key=key, config=config, reason=reason,
+        target.open(), action, arch=arch, kernel=kernel, key=key, config=config, reason=reason,
         author=author if author is not None else current_user(), until=until, force=force, now=dt.datetime.now(dt.UTC),
     )  # fmt: skip
-    say(printable(f"#{made.id}: {action} of {short_config(made.config)} for {made.kernel} {made.key} on {made.arch}")
-        + (f" until {made.until}" if made.until else ""))  # fmt: skip
+    print_message(
+        printable(f"#{made.id}: {action} of {short_config(made.config)} for {made.kernel} {made.key} on {made.arch}")
+        + (f" until {made.until}" if made.until else "")
+    )
 
 
+@command(examples=("registry overrides", "registry overrides --all --format json"))
 def list_overrides(
-    ctx: typer.Context,
-    everything: Annotated[bool, typer.Option("--all", help="Every event there ever was, lifted ones too.")] = False,
+    target: Target,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show the whole history: replaced and lifted overrides, and the lifts.")
+    ] = False,
     style: FormatOption = Format.table,
-    db: Db = None,
 ) -> None:
-    """List the pins and bans that stand, with who decided them and why."""
+    """List the pins and bans in force, with who decided them and why."""
     from tuning_registry.operations.overrides import list_overrides as find_overrides
 
-    found = find_overrides(open_store(ctx, db), everything=everything)
+    found = find_overrides(target.open(), everything=everything)
     print_data(render_overrides(found, style))
     today = dt.datetime.now(dt.UTC).date().isoformat()
     over = [] if everything else [f"#{override.id}" for override in found if override.has_expired(today)]
-    say(count_of(len(found), "event" if everything else "override") + (f"; expired: {', '.join(over)}" if over else ""))
+    print_message(
+        count_of(len(found), "event" if everything else "override") + (f"; expired: {', '.join(over)}" if over else "")
+    )
 
 
+@command(examples=("registry lift 1 --reason 'fixed in 0.7.0'",))
 def lift(
-    ctx: typer.Context,
-    number: Annotated[int, typer.Argument(metavar="ID", help="Id of the override, as registry overrides shows it.")],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the history.")],
+    target: Target,
+    number: Annotated[int, typer.Argument(metavar="ID", help="Id of the override, as shown by registry overrides.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why. Kept in the history.")],
     author: Author = None,
-    db: Db = None,
 ) -> None:
-    """End a pin or ban; the history keeps it."""
+    """End a pin or ban. Its history is kept."""
     from tuning_registry.operations.authors import current_user
     from tuning_registry.operations.overrides import lift_override
 
-    old = lift_override(open_store(ctx, db), number, reason=reason, author=author if author is not None else current_user(),
-                        now=dt.datetime.now(dt.UTC))  # fmt: skip
-    say(
+    who = author if author is not None else current_user()
+    old = lift_override(target.open(), number, reason=reason, author=who, now=dt.datetime.now(dt.UTC))
+    print_message(
         printable(
             f"lifted #{old.id}: {old.action} of {short_config(old.config)} for {old.kernel} {old.key} on {old.arch}"
         )

@@ -1,4 +1,4 @@
-"""`registry export` and `merge`: the canonical table of an architecture."""
+"""The panel "Tables": export them, compare them, check them."""
 
 from __future__ import annotations
 
@@ -9,93 +9,98 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, print_data, say, track_files, write_stdout
-from tuning_registry.cli.opening import open_store, selection_of
-from tuning_registry.cli.options import (
-    ArchFilter,
-    Db,
-    ExitCode,
-    FormatOption,
-    PackageFilter,
-    Paths,
-    Policy,
-    PolicyOption,
-    RunFilter,
-    SourceFilter,
-    StatedTriton,
-    TritonFilter,
-)
+from tuning_registry.cli.commands import Target, command
+from tuning_registry.cli.console import print_data, print_message, write_stdout
+from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.table import TunedTable, read_table
-from tuning_registry.model.selection import Selection
 from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.differences import render_changes
 from tuning_registry.rendering.overrides import render_exports
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
+    from tuning_registry.model.selection import Selection
+    from tuning_registry.operations.differences import TableComparison
     from tuning_registry.operations.export import Export, ExportOptions
+    from tuning_registry.rules.table_diff import EntryChange
+
+Table = Annotated[Path, typer.Argument(metavar="TABLE", help="Table file.")]
 
 
+@command(
+    "arch",
+    *VOTES,
+    required=("arch",),
+    examples=(
+        "registry export --arch sm90 -o sm90.json",
+        "registry export --arch sm90 --policy fastest --max-regression 5 -o sm90.json",
+        "registry export --arch sm90 --generalize 3 --run july",
+    ),
+)
 def export(
-    ctx: typer.Context,
-    arch: Annotated[str, typer.Option("--arch", metavar="ARCH", help="Architecture of the table.")],
+    target: Target,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; - or nothing: stdout.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Output file, or - for stdout (the default)."),
     ] = None,
-    policy: PolicyOption = Policy.majority,
+    policy: PolicyOption = Policy.MAJORITY,
     generalize: Annotated[
         float | None,
-        typer.Option(metavar="PERCENT", help="One * entry per kernel, accepting this slowdown; others keep their own."),
+        typer.Option(
+            metavar="PERCENT",
+            help='Merge entries of a kernel into one "*" entry if that slows them down by at most this much.',
+        ),
     ] = None,
     max_regression: Annotated[
         float | None,
-        typer.Option(metavar="PERCENT", help="Refuse to slow down an entry of the table in FILE by more than this."),
+        typer.Option(
+            metavar="PERCENT",
+            help="Refuse to slow down an entry of the table already in FILE by more than this.",
+        ),
     ] = None,
-    run: RunFilter = None,
-    source: SourceFilter = None,
-    triton: TritonFilter = None,
-    package: PackageFilter = None,
     min_votes: Annotated[int, typer.Option(metavar="N", help="Leave out entries with fewer votes.")] = 1,
     min_agreement: Annotated[
-        float, typer.Option(metavar="SHARE", help="Leave out entries whose winner has a smaller share, 0 to 1.")
+        float,
+        typer.Option(metavar="SHARE", help="Leave out entries whose winner has a smaller share of the votes (0 to 1)."),
     ] = 0.0,
-    db: Db = None,
 ) -> None:
-    """Write the canonical table of one architecture: the config that each entry gets."""
+    """Write the canonical table of one architecture: one config per entry."""
     from tuning_registry.operations.export import ExportOptions, export_table
 
-    store = open_store(ctx, db)
-    selection = selection_of(arch, None, run, source, triton, package)
+    store = target.open()
     options = ExportOptions(
-        min_votes,
-        min_agreement,
-        policy.value,
-        generalize,
-        max_regression,
-        _replaced_table(output) if max_regression is not None else None,
+        min_votes=min_votes,
+        min_agreement=min_agreement,
+        policy=policy,
+        generalize_percent=generalize,
+        max_regression_percent=max_regression,
+        replaced=_replaced_table(output) if max_regression is not None else None,
     )
-    made = export_table(store, selection, options)
+    made = export_table(store, target.selection, options)
     write_export(made, output)
     if not _is_stdout(output):
-        _remember(store, made, selection, options, str(output))
+        _remember(store, made, target.selection, options, str(output))
 
 
 def _is_stdout(output: Path | None) -> bool:
-    # /dev/stdout may lead to a file (`>> log`), which is to be written to and not replaced.
+    # /dev/stdout may lead to a file (`>> log`), which must be appended to, not replaced.
     return output is None or str(output) in {"-", "/dev/stdout"}
 
 
 def _replaced_table(output: Path | None) -> TunedTable | None:
-    """The table in the file that is about to be replaced; None where there is no file yet."""
+    """The table that the output file holds; None if there is no file yet."""
     if output is None or _is_stdout(output):
-        raise UsageError("--max-regression compares with the table in -o FILE; name that file")
+        raise UsageError("--max-regression needs a table to compare with; name its file with -o FILE")
     there = os.path.exists(output)  # noqa: PTH110  # false where Path.exists raises; writing then says why
     return read_table(output) if there else None
 
 
 def _remember(store: Store, made: Export, selection: Selection, options: ExportOptions, output: str) -> None:
-    """Note the export in the database; whoever may only read exports all the same."""
+    """Record the export in the database; without the right to write, export all the same."""
     from tuning_registry.operations.authors import current_user
     from tuning_registry.operations.export_log import remember_export
 
@@ -103,47 +108,11 @@ def _remember(store: Store, made: Export, selection: Selection, options: ExportO
         remember_export(store, made, selection, options, output=printable(output),
                         exported_by=current_user(), now=dt.datetime.now(dt.UTC))  # fmt: skip
     except DatabaseError as error:
-        say(f"note: the table is written, but registry exports will not know of it: {error}")
-
-
-def merge(
-    paths: Paths,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to; - for stdout.")],
-    arch: Annotated[str | None, typer.Option(metavar="ARCH", help="Architecture, if the files hold several.")] = None,
-    source: Annotated[str, typer.Option(metavar="TEXT", help="Text for the table's source.")] = "",
-    triton: StatedTriton = None,
-) -> None:
-    """Merge recordings into a table in one go, without a database file."""
-    from tuning_registry.operations.export import ExportOptions, export_table, only_arch
-    from tuning_registry.operations.ingest.ingest import IngestOptions
-    from tuning_registry.operations.ingest.merge import ingest_in_memory
-
-    store = ingest_in_memory(paths, IngestOptions(triton=triton), track_files)
-    selection = Selection(arch=arch or only_arch(store))
-    write_export(export_table(store, selection, ExportOptions(source=source or None)), output)
-
-
-def exports(
-    ctx: typer.Context,
-    digest: Annotated[
-        str | None, typer.Option("--digest", metavar="HEX", help="Only tables whose digest is, or begins with, this.")
-    ] = None,
-    arch: ArchFilter = None,
-    style: FormatOption = Format.table,
-    exit_code: ExitCode = False,
-    db: Db = None,
-) -> None:
-    """List the tables that were written, newest first: from a digest in a log back to the votes."""
-    from tuning_registry.operations.export_log import list_exports
-
-    found = list_exports(open_store(ctx, db), digest, arch)
-    print_data(render_exports(found, style))
-    say(count_of(len(found), "export"))
-    if exit_code:
-        raise typer.Exit(1)
+        print_message(f"note: the table was written, but registry exports will not list it: {error}")
 
 
 def write_export(made: Export, output: Path | None) -> None:
+    """Write a table to its file or stdout, and print a summary."""
     from tuning_registry.operations.export import UNKNOWN_DEVICE
 
     if output is None or _is_stdout(output):
@@ -152,24 +121,133 @@ def write_export(made: Export, output: Path | None) -> None:
     else:
         where = printable(str(output))
         write_atomically(output, made.data)
-    devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
-    on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
-    say(
-        f"wrote {count_of(made.entries, 'entry')} to {where}: {made.disagreements:,} had disagreement "
-        f"({made.ties:,} decided by tie-break), {made.dropped:,} dropped by thresholds"
+    print_message(
+        f"wrote {count_of(made.entries, 'entry')} to {where}: {made.disagreements:,} with disagreement "
+        f"({made.ties:,} decided by tie-break), {made.dropped:,} left out by thresholds"
     )
     notes = {
-        "decided by a pin (registry overrides)": made.pinned,
-        "decided without configs that are banned (registry overrides)": made.with_bans,
-        "left out, every config being banned": made.banned_out,
-        "without timings that decide: the majority's config": made.undecided,
-        "with votes from other candidates than the newest recording had (registry winners marks them stale)": made.stale,
+        "decided by a pin (see registry overrides)": made.pinned,
+        "decided without configs that are banned (see registry overrides)": made.with_bans,
+        "left out because every config is banned": made.banned_out,
+        "without enough timings for the policy; the majority's config was used": made.undecided,
+        "with votes of ranks that had other candidates than the newest recording; registry winners marks them stale": (
+            made.stale
+        ),
     }
     for what, count in notes.items():
         if count:
-            say(f"note: {count_of(count, 'entry')} {what}")
+            print_message(f"note: {count_of(count, 'entry')} {what}")
     if made.saving is not None:
-        say(f"* entries for {count_of(made.saving.kernels, 'kernel')} saved {count_of(made.saving.saved, 'entry')}; the worst "
-            f"slowdown they accept is {made.saving.worst_percent:.2f} %")  # fmt: skip
-    say(f"from {count_of(made.payload['tuning_registry']['recordings'], 'recording')}{on}; "
-         f"digest {made.payload['tuning_registry']['digest'][:16]}")  # fmt: skip
+        print_message(
+            f'"*" entries for {count_of(made.saving.kernels, "kernel")} saved {count_of(made.saving.saved, "entry")}; '
+            f"the largest slowdown they accept is {made.saving.worst_percent:.2f} %"
+        )
+    devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
+    on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
+    recordings = made.payload["tuning_registry"]["recordings"]
+    print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.digest[:16]}")
+
+
+@command(*VOTES, examples=("registry diff sm90.json", "registry diff old.json sm90.json --exit-code"))
+def diff(
+    target: Target,
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="Table file.")],
+    new: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="NEW", help="Table file to compare with. Without it, the table that would be exported now."
+        ),
+    ] = None,
+    style: FormatOption = Format.table,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if the tables differ.")] = False,
+) -> None:
+    """Show what changed between two tables, or between a table and the current votes, and the evidence for it."""
+    table = read_table(old)
+    if new is not None:
+        other = printable(str(new))
+        found = _between_files(target, table, read_table(new))
+    else:
+        from tuning_registry.operations.differences import compare_with_votes
+
+        other = "the current votes"
+        compared = compare_with_votes(target.open(), table, target.selection)
+        print_message(_how_compared(compared))
+        found = compared.changes
+    print_data(render_changes(found, style))
+    counts = [
+        f"{number:,} {what}"
+        for what in ("added", "dropped", "changed")
+        if (number := sum(one.change == what for one in found))
+    ]
+    alike = sum(one.is_served_alike for one in found)
+    note = f"; {alike:,} not shown, since wider entries give the same config" if alike and style is Format.table else ""
+    print_message(f"{printable(str(old))} and {other}: {', '.join(counts) or 'no differences'}{note}")
+    if exit_code and found:
+        raise typer.Exit(1)
+
+
+def _between_files(target: Target, old: TunedTable, new: TunedTable) -> list[EntryChange]:
+    from tuning_registry.operations.differences import compare_tables
+
+    pairs = {
+        "triton": (old.provenance.get("triton") or None, new.provenance.get("triton") or None),
+        "packages": (old.packages or None, new.packages or None),
+    }
+    for name, (before, after) in pairs.items():
+        if before != after:
+            print_message(printable(f"note: {name}: {before or 'not stated'} -> {after or 'not stated'}"))
+    without = "note: the changes are shown without votes and timings"
+    try:
+        store = target.open()
+        if store.revision() is None:
+            print_message(f"{without}: there is no registry in this database")
+            return compare_tables(old, new, None, target.selection)
+        return compare_tables(old, new, store, target.selection)
+    except DatabaseError as error:  # two files can be compared without a database
+        print_message(f"{without}: {error}")
+        return compare_tables(old, new, None, target.selection)
+
+
+def _how_compared(compared: TableComparison) -> str:
+    return printable(f"compared with {compared.compared_with()}")
+
+
+@command(*VOTES, examples=("registry check sm90.json", "registry check sm90.json --run july"))
+def check(target: Target, path: Table) -> None:
+    """Check that a table still holds: votes, overrides, staleness, versions and digest.
+
+    Lists the problems it finds and exits 1 if there are any.
+    """
+    from tuning_registry.operations.checking import check_table
+
+    table = read_table(path)
+    found = check_table(target.open(), table, target.selection)
+    for note in found.notes:
+        print_message(f"note: {note}")
+    print_data("".join(f"{problem}\n" for problem in found.problems))
+    name = printable(str(path))
+    if found.compared is not None:
+        print_message(_how_compared(found.compared))
+    if found.problems:
+        print_message(f"{name}: {count_of(len(found.problems), 'problem')}")
+        raise typer.Exit(1)
+    print_message(f"{name}: {found}")
+
+
+@command(examples=("registry exports", "registry exports --digest 53e442ce"))
+def exports(
+    target: Target,
+    digest: Annotated[
+        str | None, typer.Option("--digest", metavar="HEX", help="Only tables whose digest begins with this.")
+    ] = None,
+    arch: Annotated[
+        str | None, typer.Option("--arch", metavar="ARCH", help="Only tables of this architecture.")
+    ] = None,
+    style: FormatOption = Format.table,
+) -> None:
+    """List the tables that were exported to files, newest first: from a digest in a log back to the votes."""
+    from tuning_registry.operations.export_log import list_exports
+
+    found = list_exports(target.open(), digest, arch)
+    print_data(render_exports(found, style))
+    print_message(count_of(len(found), "export"))

@@ -1,4 +1,4 @@
-"""`registry winners`, `disagreements`, `report` and `status`: what the votes say."""
+"""The panel "Votes and timings": what ranks chose, how fast it is, and who disagreed."""
 
 from __future__ import annotations
 
@@ -7,130 +7,184 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning_registry.cli.console import count_of, print_data, say, track_files
-from tuning_registry.cli.opening import nothing_matches, open_store, selection_of
-from tuning_registry.cli.options import (
-    ArchFilter,
-    Db,
-    ExitCode,
-    FormatOption,
-    KernelFilter,
-    PackageFilter,
-    Paths,
-    Policy,
-    PolicyOption,
-    RunFilter,
-    SourceFilter,
-    TritonFilter,
-)
-from tuning_registry.model.selection import Selection
-from tuning_registry.rendering.base import Format, render_disagreements, render_status, render_winners
+from tuning_registry.cli.commands import Target, command, nothing_matches
+from tuning_registry.cli.console import print_data, print_message
+from tuning_registry.cli.options import ALL, ExitCode, FormatOption, PolicyOption
+from tuning_registry.errors import printable
+from tuning_registry.formats.short_configs import short_config
+from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.costs import render_costs
+from tuning_registry.rendering.explanations import near_key_text, render_explained
+from tuning_registry.rendering.ranks import render_ranks
+from tuning_registry.rendering.votes import render_disagreements, render_winners
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.overrides import Overrides
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
-    from tuning_registry.operations.election.tally import Entry
+    from tuning_registry.operations.election.tally import EntryVotes
+    from tuning_registry.operations.explain import Explanation
 
 
-def winners(
-    ctx: typer.Context,
-    arch: ArchFilter = None,
-    kernel: KernelFilter = None,
-    run: RunFilter = None,
-    source: SourceFilter = None,
-    triton: TritonFilter = None,
-    package: PackageFilter = None,
-    policy: PolicyOption = Policy.majority,
-    style: FormatOption = Format.table,
-    exit_code: ExitCode = False,
-    db: Db = None,
-) -> None:
-    """Show the config that each entry elects, with its votes."""
-    from tuning_registry.operations.reports import find_winners
+@command(
+    *ALL,
+    examples=(
+        "registry winners --arch sm90 --kernel l2norm_fwd_kernel",
+        "registry winners --run july --policy fastest --format csv",
+    ),
+)
+def winners(target: Target, policy: PolicyOption = Policy.MAJORITY, style: FormatOption = Format.table) -> None:
+    """Show the elected config of every entry, with its votes."""
+    from tuning_registry.operations.votes import find_winners
 
-    store = open_store(ctx, db)
-    found = find_winners(store, selection_of(arch, kernel, run, source, triton, package), policy.value)
+    store = target.open()
+    found = find_winners(store, target.selection, policy)
     print_data(render_winners(found, style))
-    say(count_of(len(found), "winner") if found else nothing_matches(store, kernel))
-    if exit_code:
-        raise typer.Exit(1)
+    print_message(count_of(len(found), "winner") if found else nothing_matches(store, target.selection.kernel))
 
 
+@command(
+    *ALL,
+    examples=(
+        "registry disagreements --arch sm90",
+        "registry disagreements --cost --kernel _chunk_cumsum_fwd_kernel",
+        "registry disagreements --run july --format json",
+    ),
+)
 def disagreements(
-    ctx: typer.Context,
-    arch: ArchFilter = None,
-    kernel: KernelFilter = None,
-    run: RunFilter = None,
-    source: SourceFilter = None,
-    triton: TritonFilter = None,
-    package: PackageFilter = None,
+    target: Target,
     cost: Annotated[
-        bool, typer.Option("--cost", help="With the gap between configs and what the winner costs, from timings.")
+        bool, typer.Option("--cost", help="Show what each disagreement costs, from timings; the most costly first.")
     ] = False,
     style: FormatOption = Format.table,
     exit_code: ExitCode = False,
-    db: Db = None,
 ) -> None:
-    """Show entries for which ranks chose more than one config, and who chose what."""
+    """Show the entries for which ranks chose different configs, and who chose which."""
     from tuning_registry.operations.costs import CONFLICT, NOT_TIMED, find_costs
-    from tuning_registry.operations.reports import find_disagreements
+    from tuning_registry.operations.votes import find_disagreements
 
-    store = open_store(ctx, db)
-    selection = selection_of(arch, kernel, run, source, triton, package)
+    store = target.open()
     if cost:
-        costed, total = find_costs(store, selection)
+        costed, total = find_costs(store, target.selection)
         split = [found.entry for found in costed]
         print_data(render_costs(costed, style))
         conflicts = sum(found.verdict == CONFLICT for found in costed)
         untimed = sum(found.verdict == NOT_TIMED for found in costed)
-        more = f": {count_of(conflicts, 'conflict')} beyond the noise of the timings"
-        more += f"; {untimed:,} not timed" if untimed else ""
+        more = f": {count_of(conflicts, 'conflict')} beyond the timing noise"
+        more += f", {untimed:,} not timed" if untimed else ""
     else:
-        split, total = find_disagreements(store, selection)
+        split, total = find_disagreements(store, target.selection)
         more = ""
         print_data(render_disagreements(split, style))
-    say(disagree(len(split), total) + more if total else nothing_matches(store, kernel))
-    _say_overrides(store, split)
+    print_message(split_of(len(split), total) + more if total else nothing_matches(store, target.selection.kernel))
+    _print_overrides(store, split)
     if exit_code and (split or not total):
         raise typer.Exit(1)
 
 
-def _say_overrides(store: Store, split: Sequence[Entry]) -> None:
-    """What ranks chose is one thing, what an entry gets another: name the pins and bans on these entries."""
-    from tuning_registry.operations.election.reasons import overrides_of
-    from tuning_registry.operations.overrides import Overrides, list_overrides
+def _print_overrides(store: Store, split: Sequence[EntryVotes]) -> None:
+    """Name the pins and bans on these entries: an entry may get another config than its votes elect."""
+    from tuning_registry.operations.overrides import list_overrides
 
-    overrides = Overrides(list_overrides(store)) if split else Overrides()
-    touching = {override.id: override for entry in split for override in overrides_of(entry, overrides)}
+    overrides = Overrides(list_overrides(store) if split else ())
+    touching = {
+        override.id: override for entry in split for override in overrides.touching(entry.arch, entry.kernel, entry.key)
+    }
     if touching:
         named = ", ".join(f"#{number} {touching[number].action}" for number in sorted(touching))
-        say(
-            f"note: these are the votes; overrides on some of these entries: {named} (registry winners shows what they get)"
+        print_message(
+            f"note: overrides apply to some of these entries ({named}); registry winners shows the configs that result"
         )
 
 
-def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode = False) -> None:
-    """Report the disagreements among recordings in one go, without a database file."""
-    from tuning_registry.operations.ingest.merge import ingest_in_memory
-    from tuning_registry.operations.reports import find_disagreements
+def split_of(split: int, total: int) -> str:
+    return f"{split:,} of {count_of(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
 
-    store = ingest_in_memory(paths, track=track_files)
-    found, total = find_disagreements(store, Selection())
-    print_data(render_disagreements(found, style))
-    say(disagree(len(found), total) if total else "the files hold no vote")
-    if exit_code and (found or not total):
+
+@command(
+    *ALL,
+    required=("arch", "kernel"),
+    examples=(
+        "registry explain --arch sm90 --kernel l2norm_fwd_kernel",
+        "registry explain --arch sm90 --kernel _state_passing_fwd_kernel --policy fastest",
+    ),
+)
+def explain(
+    target: Target,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Shape key. Without it, every entry of the kernel.")
+    ] = None,
+    policy: PolicyOption = Policy.MAJORITY,
+    style: FormatOption = Format.table,
+) -> None:
+    """Explain an entry: its votes, timings and overrides, and why its config was chosen.
+
+    Exits 1 if the entry was never recorded.
+    """
+    from tuning_registry.operations.explain import explain as find_explanation
+
+    store = target.open()
+    found = find_explanation(store, target.selection, key, policy)
+    print_data(render_explained(found.entries, style))
+    if found.entries:
+        print_message(count_of(len(found.entries), "entry"))
+    if not found.kernels:
+        _print_no_kernel(store, found, target)
+    elif key is not None and not any(one.config for one in found.entries):
+        _print_no_key(found, str(target.selection.kernel), key)
+    if not found.entries:
         raise typer.Exit(1)
 
 
-def status(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:
-    """Show the database, its revision, and what it holds."""
-    from tuning_registry.operations.reports import describe_status
+def _print_no_kernel(store: Store, found: Explanation, target: Target) -> None:
+    chosen = target.selection
+    print_message(printable(f"kernel {chosen.kernel} was never recorded on {chosen.arch}"))
+    if found.elsewhere:
+        print_message(printable(f"recorded on {', '.join(found.elsewhere)}"))
+    for name in found.similar:
+        print_message(printable(f"similar: {name}"))
+    if not found.similar and not found.elsewhere:
+        print_message(nothing_matches(store, None, "kernel"))
 
-    found = describe_status(open_store(ctx, db))
-    print_data(render_status(found, style))
-    if found["revision"] is None:
-        say("there is no registry here yet; `registry ingest` or `registry db upgrade` creates it")
+
+def _print_no_key(found: Explanation, kernel: str, key: str) -> None:
+    print_message(printable(f"no vote, pin or policy decides the key {key} of {kernel}"))
+    for near in found.nearest:
+        print_message(f"nearest: {near_key_text(near)}")
+    star = found.any_key
+    if star is not None and star.config is not None:
+        print_message(printable(f'the kernel\'s "*" entry covers this key: {short_config(star.config)} ({star.why})'))
+    else:
+        print_message(
+            'no "*" entry covers this key. Create one with registry export --generalize (from timings), or pin one with '
+            "registry pin --key '*'"
+        )
 
 
-def disagree(split: int, total: int) -> str:
-    return f"{split:,} of {count_of(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
+@command(*ALL, examples=("registry ranks --run july", "registry ranks --outliers --exit-code"))
+def ranks(
+    target: Target,
+    outliers: Annotated[bool, typer.Option("--outliers", help="Only outliers.")] = False,
+    style: FormatOption = Format.table,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit 1 if a rank is an outlier, or if nothing matches at all.")
+    ] = False,
+) -> None:
+    """Compare every rank with all others by its dissenting votes and its timings, and find outliers."""
+    from tuning_registry.operations.ranks import compare_ranks
+
+    store = target.open()
+    fleet = compare_ranks(store, target.selection)
+    print_data(render_ranks(fleet.outliers if outliers else fleet.ranks, style))
+    count = count_of(len(fleet.ranks), "rank")
+    if not fleet.ranks:
+        print_message(nothing_matches(store, target.selection.kernel, "vote or timing"))
+    elif fleet.time_ratio is None and fleet.dissent is None:
+        print_message(f"{count}: too few to find outliers")
+    else:
+        number = len(fleet.outliers)
+        by_votes = "" if fleet.time_ratio is not None else ", by votes alone: too few timings to compare speeds"
+        print_message(f"{number:,} of {count} {'is an outlier' if number == 1 else 'are outliers'}{by_votes}")
+    if exit_code and (fleet.outliers or not fleet.ranks):
+        raise typer.Exit(1)

@@ -1,20 +1,33 @@
-"""Recordings on their way into the database: names once, votes as integers."""
+"""Recordings on their way into the database: every name once, votes as integers.
+
+One vote takes these forms between its file and its row. Each exists because the one before is too slow or too large
+for a fleet (benchmarks/README.md has the figures):
+
+    file         {"sm90": {"fla.k": {"M=1": {"kwargs": ...}}}}         one per rank
+    Recording    votes["sm90"]["fla.k"]["M=1"] = canonical text        formats.fast_reader, formats.recordings
+    Batch        entries[e] = ("sm90", "fla.k", "M=1")                 every name once, numbered as it appears
+                 configs[c] = canonical text
+                 votes[e, c] = array of positions in `pending`         4 bytes per vote
+    IngestPlan   inserts[position] = {"votes": position, ...}          which files are new: operations.ingest.placement
+    groups       (entry id, config id, [recording id, ...])            db.ingestion
+    rows         (entry_id, config_id, recording_id) in `votes`        one json_each or COPY per group: db.dialects
+"""
 
 from __future__ import annotations
 
 import hashlib
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tuning_registry.db.schema import NO_RANK
+from tuning_registry.formats.sections import check_twin_keys
 from tuning_registry.model.canonical import dump_json, text_digest
 from tuning_registry.model.names import lookup_key, top_module
 from tuning_registry.model.packages import module_owners
 from tuning_registry.model.records import ByEntry, Header, Recording, TimedCandidates
-from tuning_registry.rules.voting import check_twin_keys
 
 # What a recording may hold; each kind has an identity of its own, and may arrive in a file of its own.
 KINDS = ("votes", "observations", "timings")
@@ -34,7 +47,7 @@ class Environment:
         return text_digest(f"{self.triton}\0{self.packages}\0{self.modules}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
     """One recording of a batch.
 
@@ -120,12 +133,40 @@ class Batch:
     _choice_digests: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
     def add(self, recording: Recording, header: Header, *, is_named: bool) -> None:
-        """Take one recording in, under its final header.
+        """Add one recording, under its final header.
 
         Raises:
             RecordingError: It holds one key in two spellings (`M=True` and `M=1`).
         """
         position = len(self.pending)
+        chosen, counts = self._choices_of(recording)
+        timed = self._timed_entries(recording)  # rejected before anything is added: the next one gets its position
+        environment = _environment(header)
+        digests = {
+            "votes": self._add_votes(position, chosen),
+            "observations": self._add_observations(position, recording),
+            "timings": self._add_timings(position, recording, timed),
+        }
+        if not chosen and (digests["observations"] or digests["timings"]):
+            digests["votes"] = ""  # a file of timings states nothing about votes; an empty recording states: none
+        self.pending.append(
+            Pending(
+                file=recording.file,
+                header=header,
+                is_named=is_named,
+                digests={kind: digest for kind, digest in digests.items() if digest},
+                environment=environment,
+                vote_counts=counts,
+                timing_count=sum(len(candidates) for _, candidates, _ in timed),
+                observation_count=sum(
+                    len(keys) for names in recording.observations.values() for keys in names.values()
+                ),
+            )
+        )
+        self.owners.setdefault(environment, {}).update(module_owners(_modules_of(recording), header))
+
+    def _choices_of(self, recording: Recording) -> tuple[list[tuple[int, int]], dict[str, int]]:
+        """The votes as numbers of entry and config, and how many there are by architecture."""
         chosen: list[tuple[int, int]] = []
         counts: dict[str, int] = {}
         config_ids = self._config_ids
@@ -133,7 +174,7 @@ class Batch:
             before = len(chosen)
             for kernel, entries in kernels.items():
                 known = self._entries_of(arch, kernel)
-                for key, text in entries.items():
+                for key, text in entries.items():  # the loop over all votes of a fleet: no calls for known names
                     entry = known.get(key)
                     if entry is None:
                         entry = self._new_entry(arch, kernel, key)
@@ -144,25 +185,15 @@ class Batch:
             if len(chosen) > before:
                 counts[arch] = len(chosen) - before
         self._refuse_twin_keys(recording.file, recording.votes, [entry for entry, _ in chosen])
-        timed = self._timed_entries(recording)  # refused before any of it is taken in: the next one gets its position
-        environment = _environment(header)
+        return chosen, counts
+
+    def _add_votes(self, position: int, chosen: Sequence[tuple[int, int]]) -> str:
+        """Add the votes; their digest."""
         for choice in chosen:
             self.votes[choice].append(position)
-        choices = [self._choice_digests.get(choice) or self._choice_digest(choice) for choice in chosen]
-        digests = {
-            "votes": hashlib.sha256(b"".join(sorted(choices))).hexdigest(),
-            "observations": self._add_observations(position, recording),
-            "timings": self._add_timings(position, recording, timed),
-        }
-        if not chosen and (digests["observations"] or digests["timings"]):
-            digests["votes"] = ""  # a file of timings makes no statement about votes; an empty one says: none
-        held = {kind: digest for kind, digest in digests.items() if digest}
-        count = sum(len(candidates) for _, candidates, _ in timed)
-        seen = sum(len(keys) for names in recording.observations.values() for keys in names.values())
-        self.pending.append(Pending(recording.file, header, is_named, held, environment, counts, count, seen))
-        sections: list[ByEntry[Any]] = [recording.votes, recording.observations, recording.timings]
-        modules = {top_module(kernel) for part in sections for kernels in part.values() for kernel in kernels} - {""}
-        self.owners.setdefault(environment, {}).update(module_owners(modules, header))
+        known = self._choice_digests
+        parts = [known.get(choice) or self._choice_digest(choice) for choice in chosen]
+        return _joint_digest(parts)
 
     def _entries_of(self, arch: str, kernel: str) -> dict[str, int]:
         return self._entry_ids.setdefault(arch, {}).setdefault(kernel, {})
@@ -185,17 +216,17 @@ class Batch:
         return config
 
     def _choice_digest(self, choice: tuple[int, int]) -> bytes:
-        text = dump_json([*self.entries[choice[0]], self.configs[choice[1]]])
-        return self._choice_digests.setdefault(choice, hashlib.sha256(text.encode()).digest())
+        entry, config = choice
+        return self._choice_digests.setdefault(choice, self._statement_digest(entry, self.configs[config]))
+
+    def _statement_digest(self, entry: int, *texts: str) -> bytes:
+        return hashlib.sha256(dump_json([*self.entries[entry], *texts]).encode()).digest()
 
     def _new_timed_entry(self, entry: int, timed: TimedCandidates) -> TimedEntry:
         configs, fingerprint = tuple(map(self._config, timed.configs)), timed.fingerprint
         of_set = self.candidate_sets[entry, fingerprint]
         found = TimedEntry(configs, self._statement_digest(entry, *timed.configs), of_set, fingerprint)
         return self.timings.setdefault((entry, timed.configs), found)
-
-    def _statement_digest(self, entry: int, *texts: str) -> bytes:
-        return hashlib.sha256(dump_json([*self.entries[entry], *texts]).encode()).digest()
 
     def _refuse_twin_keys(self, file: str, held: ByEntry[Any], entries: Sequence[int]) -> None:
         shapes = self._entry_shapes
@@ -232,7 +263,7 @@ class Batch:
     def _add_timings(
         self, position: int, recording: Recording, entries: Sequence[tuple[int, TimedCandidates, str | None]]
     ) -> str:
-        """Take the timings and candidate sets in; their digest, empty when there are none."""
+        """Add the timings and candidate sets; their digest, empty if there are none."""
         parts: list[bytes] = []
         columns = self.timings
         for entry, timed, stated in entries:
@@ -242,16 +273,29 @@ class Batch:
             parts.append(known.digest + timed.packed_ms)
             if stated is None or stated == known.fingerprint:
                 known.of_set.append(position)
+        for entry, fingerprint in self._other_sets(recording):
+            self.candidate_sets[entry, fingerprint].append(position)
+            parts.append(self._statement_digest(entry, fingerprint))
+        return _joint_digest(parts) if parts else ""
+
+    def _other_sets(self, recording: Recording) -> Iterator[tuple[int, str]]:
+        """Entries with the fingerprint of their candidates, where these are not exactly the ones that were timed."""
         for arch, sets in recording.candidate_sets.items():
             for kernel, fingerprints in sets.items():
-                timed_here = recording.timings.get(arch, {}).get(kernel, {})
+                timed = recording.timings.get(arch, {}).get(kernel, {})
                 for key, fingerprint in fingerprints.items():
-                    if key in timed_here and timed_here[key].fingerprint == fingerprint:
-                        continue
-                    entry = self._entry(arch, kernel, key)
-                    self.candidate_sets[entry, fingerprint].append(position)
-                    parts.append(self._statement_digest(entry, fingerprint))
-        return hashlib.sha256(b"".join(sorted(parts))).hexdigest() if parts else ""
+                    if key not in timed or timed[key].fingerprint != fingerprint:
+                        yield self._entry(arch, kernel, key), fingerprint
+
+
+def _joint_digest(parts: Iterable[bytes]) -> str:
+    """Digest of statements in any order."""
+    return hashlib.sha256(b"".join(sorted(parts))).hexdigest()
+
+
+def _modules_of(recording: Recording) -> set[str]:
+    sections: list[ByEntry[Any]] = [recording.votes, recording.observations, recording.timings]
+    return {top_module(kernel) for part in sections for kernels in part.values() for kernel in kernels} - {""}
 
 
 def _environment(header: Header) -> Environment:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.model.canonical import check_text, describe
-from tuning_registry.model.names import normal_arch, top_module
+from tuning_registry.model.names import lookup_key, normal_arch, top_module
 
 MAX_NAME_BYTES = 1000
 
@@ -38,6 +38,19 @@ def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[s
                 except FormatError as fault:
                     raise fault.under(arch, kernel, key) from fault
     return result
+
+
+def check_twin_keys(file: str, arch: str, kernel: str, keys: Iterable[str]) -> None:
+    """Refuse a recording that votes twice on one key, in two spellings.
+
+    Raises:
+        RecordingError: Names both spellings.
+    """
+    spelt: dict[str, str] = {}
+    for key in keys:
+        other = spelt.setdefault(lookup_key(key), key)
+        if other != key:
+            raise RecordingError(file, f"Triton cannot tell this key from {other!r}; expected one", (arch, kernel, key))
 
 
 def _object(value: object, path: tuple[str, ...], expected: str) -> dict[str, Any]:

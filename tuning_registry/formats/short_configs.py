@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tuning_registry.errors import FormatError, UsageError, printable
 from tuning_registry.formats.files import parse_json
 from tuning_registry.model.canonical import DEFAULTS, FIELDS, config_text, dump_json, parse_config
+from tuning_registry.wording import list_some
 
 _MAX_SHOWN_BITS = 1000
 _SHOWN = 8  # configs listed in an error
@@ -27,27 +28,29 @@ def _short_value(value: object) -> str:
 
 
 def find_config(argument: str, known: Iterable[str]) -> str:
-    """The canonical text of the config that somebody names, as JSON or in the short form of a known one.
+    """The canonical text of a config given as JSON, or in the short form of a known config.
 
     Args:
-        argument: A JSON object (`num_ctas`, `maxnreg`, `ir_override` may be left out), or a short form.
-        known: Canonical texts that a short form may stand for.
+        argument: A JSON object (`num_ctas`, `maxnreg` and `ir_override` are optional), or a short form.
+        known: Canonical texts that a short form can mean.
 
     Raises:
-        UsageError: Neither; lists the known ones.
+        UsageError: It is neither; the message lists the known configs.
     """
     if argument.lstrip().startswith("{"):
         try:
-            return config_text(parse_json(argument.encode(errors="surrogatepass"), "--config"))
+            return config_text(parse_json(argument.encode(errors="surrogatepass"), "config"))
         except FormatError as error:
-            raise UsageError(f"--config is not a config: {error}") from error
+            raise UsageError(f"not a config: {error}") from error
     wanted = " ".join(argument.split())
     shown = {text: " ".join(short_config(text).split()) for text in sorted(known)}
     found = [text for text, short in shown.items() if short == wanted]
     if len(found) != 1:
-        what = "stands for several configs; give it as JSON" if found else "is no recorded config"
-        there = "; ".join(map(printable, list(shown.values())[:_SHOWN])) or "none"
-        more = ", ..." if len(shown) > _SHOWN else ""
-        hint = "" if found else ". To pin one that nobody recorded write it as JSON, with --force"
-        raise UsageError(f"--config {argument!r} {what}. Recorded: {there}{more}{hint}")
+        there = list_some([printable(short) for short in shown.values()], "; ", _SHOWN)
+        if found:
+            raise UsageError(f"{argument!r} means several configs; give it as JSON. Recorded: {there}")
+        raise UsageError(
+            f"{argument!r} is not a recorded config. Recorded: {there}. To use one that was never recorded, give it as JSON "
+            "with --force"
+        )
     return found[0]

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 
+MAX_RUN_BYTES = 1000  # length of a run's name: Postgres cannot index texts beyond 2,704 bytes
 ANY_KEY = "*"  # in a table: every key of the kernel without an entry of its own
 UNNAMED = "?"  # the name of a key value that came without one (Triton's cache files)
 

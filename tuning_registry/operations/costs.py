@@ -1,79 +1,125 @@
-"""What disagreements cost: how far apart the configs are, and what the winner costs those who chose another."""
+"""The cost of disagreements: how much slower the elected config is than what ranks chose, and than the fastest."""
 
 from __future__ import annotations
 
-import statistics
+import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tuning_registry.db.store import Store
+from tuning_registry.errors import printable
+from tuning_registry.model.canonical import parse_config
+from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.election.measurements import Measurements
-from tuning_registry.operations.election.shapes import Shapes
-from tuning_registry.operations.election.tally import Entry, split_entries
-from tuning_registry.rules.evidence import Gap, compare, slowdowns
+from tuning_registry.operations.election.tally import EntryVotes, split_entries
+from tuning_registry.operations.election.votes_by_shape import VotesByShape
+from tuning_registry.rules.evidence import Gap, Slowdown, compare, slowdown_of_dissenters, slowdown_of_fleet
 
 CONFLICT: Final = "conflict"
 NEAR_TIE: Final = "near-tie"
 NOT_TIMED: Final = "not timed"
 
 
-@dataclass(frozen=True, slots=True)
-class CostedEntry:
-    """A split entry with what its timings say.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DisagreementCost(Result):
+    """A disagreement with what its timings say.
 
     Attributes:
         entry: The entry with its choices, the winner first.
-        gaps: Of every choice but the winner, in the same order; None where no rank timed both.
-        cost_percent: 100 times the mean slowdown that the winner means for the ranks that chose otherwise; None
-            when none of them timed both.
+        gaps: For every choice but the winner, in the same order; None if no rank timed both.
+        dissenters: How much slower the winner is, for the ranks that chose otherwise, than their own choice; None if
+            none of them timed both.
+        fleet: How much slower the winner is, over all ranks, than the fastest config; None if it was not timed.
+        fastest: Canonical text of that config; None likewise.
         failed: How many ranks that chose otherwise saw the winner fail.
     """
 
-    entry: Entry
+    entry: EntryVotes
     gaps: tuple[Gap | None, ...]
-    cost_percent: float | None
+    dissenters: Slowdown | None
+    fleet: Slowdown | None
+    fastest: str | None
     failed: int
 
     @property
     def verdict(self) -> str:
-        """`conflict` when some choice lies outside the noise or the winner fails somewhere, else `near-tie`."""
+        """`conflict` if a choice differs by more than the noise or the winner fails somewhere; otherwise `near-tie`."""
         if self.failed or any(gap is not None and not gap.is_within_noise for gap in self.gaps):
             return CONFLICT
         return NEAR_TIE if any(self.gaps) else NOT_TIMED
 
+    def to_dict(self) -> dict[str, Any]:
+        """The disagreement as JSON holds it, with the cost of every choice."""
+        choices = [
+            choice.to_dict() | gap_fields(gap)
+            for choice, gap in zip(self.entry.choices, (None, *self.gaps), strict=True)
+        ]
+        return {**self.entry.head(), **self.cost_fields(), "choices": choices,
+                "total_votes": self.entry.votes, "tie": self.entry.is_tie, **self.entry.versions()}  # fmt: skip
 
-def find_costs(store: Store, selection: Selection) -> tuple[list[CostedEntry], int]:
+    def cost_fields(self) -> dict[str, Any]:
+        """The verdict and the figures of the whole entry."""
+        return {
+            "verdict": self.verdict,
+            **_slowdown_fields("winner_slower_for_dissenters", self.dissenters),
+            **_slowdown_fields("winner_slower_than_fastest", self.fleet),
+            "fastest_config": None if self.fastest is None else parse_config(self.fastest),
+            "winner_failed_on_dissenters": self.failed,
+        }
+
+    def __str__(self) -> str:
+        """One readable line."""
+        entry = self.entry
+        cost = f", {self.dissenters.percent:.1f} % slower for the ranks that chose otherwise" if self.dissenters else ""
+        return printable(f"{entry.arch} {entry.kernel} {entry.key}: {self.verdict}{cost}")
+
+
+def gap_fields(gap: Gap | None) -> dict[str, Any]:
+    """The figures of one choice, all None for the winner and for choices that no rank timed with it."""
+    return {
+        "slower_than_winner_percent": rounded(gap.slower_percent) if gap else None,
+        "noise_percent": rounded(gap.noise_percent) if gap else None,
+        "winner_slower_percent": rounded(gap.winner_slower_percent) if gap else None,
+        "timed_by_ranks": gap.ranks if gap else None,
+    }
+
+
+def _slowdown_fields(name: str, slowdown: Slowdown | None) -> dict[str, Any]:
+    return {
+        f"{name}_percent": rounded(slowdown.percent) if slowdown else None,
+        f"{name}_noise_percent": rounded(slowdown.noise_percent) if slowdown else None,
+        f"{name}_beyond_noise": None if slowdown is None else not slowdown.is_within_noise,
+    }
+
+
+def find_costs(store: Store, selection: Selection) -> tuple[list[DisagreementCost], int]:
     """Disagreements with their cost, the most costly first; and the number of all entries that have votes.
 
     Raises:
         SelectionError, DatabaseError: As for `find_disagreements`.
     """
     with store.reading() as reading:
-        entries, total = split_entries(reading, selection)
-        measurements = Measurements(reading, selection, Shapes(reading, selection, {entry.shape for entry in entries}))
-        costed = [_cost(entry, measurements) for entry in entries]
+        votes = VotesByShape(reading, selection)
+        entries, total = split_entries(votes)
+        costed = [_cost(entry, votes) for entry in entries]
     return sorted(costed, key=_most_costly_first), total
 
 
-def _most_costly_first(costed: CostedEntry) -> tuple[bool, float]:
-    cost = costed.cost_percent
-    return (not costed.failed, float("inf") if cost is None else -cost)
+def _most_costly_first(found: DisagreementCost) -> tuple[bool, float]:
+    return (not found.failed, -found.dissenters.percent if found.dissenters else math.inf)
 
 
-def _cost(entry: Entry, measurements: Measurements) -> CostedEntry:
-    measured = measurements.of(
-        entry.shape, [choice.config_id for choice in entry.choices if choice.config_id is not None]
-    )
-    times, *timed = (measured.get(choice.config_id or 0, {}) for choice in entry.choices)
-    others = entry.choices[1:]
-    chosen = {
-        recording: by_rank for other, by_rank in zip(others, timed, strict=True) for recording in other.recordings
-    }
-    lost = slowdowns(times, chosen)
-    return CostedEntry(
-        entry,
-        tuple(compare(times, by_rank, other.recordings) for other, by_rank in zip(others, timed, strict=True)),
-        100 * statistics.mean(lost) if lost else None,
-        sum(recording in times and times[recording] is None for recording in chosen),
+def _cost(entry: EntryVotes, votes: VotesByShape) -> DisagreementCost:
+    times = votes.timings_by_config(entry.shape)
+    winner, *others = entry.choices
+    mine = times.get(winner.config, {})
+    chosen = {recording: times.get(other.config, {}) for other in others for recording in other.recordings}
+    fleet = slowdown_of_fleet(winner.config, times)
+    return DisagreementCost(
+        entry=entry,
+        gaps=tuple(compare(mine, times.get(other.config, {}), other.recordings) for other in others),
+        dissenters=slowdown_of_dissenters(mine, chosen),
+        fleet=None if fleet is None else fleet[1],
+        fastest=None if fleet is None else fleet[0],
+        failed=sum(recording in mine and mine[recording] is None for recording in chosen),
     )

@@ -1,115 +1,142 @@
-"""What changed between two tables, or between a table and the votes, with the evidence for each change."""
+"""The changes between two tables, or between a table and the votes, with the evidence for each."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tuning_registry.db.store import Store
-from tuning_registry.errors import TableError
+from tuning_registry.errors import TableError, printable
 from tuning_registry.formats.table import EXTRA, TunedTable
-from tuning_registry.model.names import ANY_KEY, lookup_key
+from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.election.election import Election, elect_entries
-from tuning_registry.operations.election.tally import Entry
+from tuning_registry.operations.change_evidence import with_evidence
+from tuning_registry.operations.election.winners import elect_entries
 from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.export_log import list_exports
-from tuning_registry.operations.overrides import BAN, Override, Overrides
-from tuning_registry.operations.regressions import slower_percent
-from tuning_registry.rules.evidence import MAJORITY, POLICIES
-from tuning_registry.rules.table_diff import TableChange, diff_tables
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.table_diff import EntryChange, diff_tables
+from tuning_registry.wording import count_of
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-NEVER: Final = "0001-01-01"  # a day on which no override has expired: comparing is no exporting
+NEVER: Final = "0001-01-01"  # a day on which no override has expired: a comparison writes no table
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A change and what the database says about it; without one, nothing.
-
-    Attributes:
-        change: The entry and its two configs.
-        old_votes, new_votes: Votes for either config.
-        votes: Votes on the entry; None where the database has none on it.
-        slower_percent: By how much the new config is slower, by the timings; None when not both were timed.
-        override: The pin of the new config, or the ban of the old one.
-    """
-
-    change: TableChange
-    old_votes: int = 0
-    new_votes: int = 0
-    votes: int | None = None
-    slower_percent: float | None = None
-    override: Override | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A table beside the one that the votes give now.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TableComparison(Result):
+    """A table compared with the one that the votes give now.
 
     Attributes:
-        differences: What the table would become.
-        entries: Entries of the one that would be exported.
-        selection: The votes that were asked, normalised.
-        logged_at: When the table was exported with these filters, as the log says; None: not from the log.
+        changes: The changes that an export would make.
+        entries: Entries of the table that would be exported.
+        selection: The votes that were compared with.
+        logged_at: When the table was exported with these filters, by the log; None if the log does not know it.
         new: The table that would be exported.
     """
 
-    differences: list[Difference]
+    changes: list[EntryChange]
     entries: int
     selection: Selection
     logged_at: str | None
     new: TunedTable
 
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as JSON holds it."""
+        return {
+            "changes": [change.to_dict() for change in self.changes],
+            "entries": self.entries,
+            "logged_at": self.logged_at,
+            "new_digest": self.new.digest,
+        }
 
-def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, selection: Selection) -> list[Difference]:
-    """What sets two tables apart; with a database, what its votes and timings say of each change.
+    def __str__(self) -> str:
+        """One readable line."""
+        return printable(f"{count_of(len(self.changes), 'change')} against {self.compared_with()}")
+
+    def compared_with(self) -> str:
+        """The votes that were compared with, in words."""
+        chosen = self.selection
+        filters = {
+            "run": ", ".join(chosen.runs),
+            "source": chosen.source,
+            "triton": chosen.triton,
+            "package": ", ".join(f"{name}={version}" for name, version in chosen.packages.items()),
+        }
+        shown = "; ".join(f"{name} {value}" for name, value in filters.items() if value) or "all votes"
+        return shown + (f", the filters of its export on {self.logged_at[:10]}" if self.logged_at else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Votes:
+    """The votes that a table is compared with, and the thresholds of its export."""
+
+    selection: Selection
+    min_votes: int = 1
+    min_agreement: float = 0.0
+    logged_at: str | None = None
+
+
+def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, selection: Selection) -> list[EntryChange]:
+    """The changes between two tables; with a database, with its votes and timings for each.
 
     Args:
-        old: The table that was.
-        new: The table that is.
-        store: Where evidence comes from; None: there is none.
+        old: The earlier table.
+        new: The later table.
+        store: The database that has the evidence; None to compare without.
         selection: Which votes are evidence.
 
     Raises:
-        TableError: The tables are of two architectures.
+        TableError: The tables are for two architectures.
         DatabaseError: The database cannot be read.
     """
     if old.arch != new.arch:
-        raise TableError(f"the tables are of two architectures: {old.arch} and {new.arch}")
+        raise TableError(f"the tables are for two architectures: {old.arch} and {new.arch}")
     changes = diff_tables(old, new)
     if store is None or not changes:
-        return [Difference(change) for change in changes]
-    return _with_evidence(store, replace(selection, arch=old.arch), changes, new.provenance.get("triton"))
+        return changes
+    with store.reading() as reading:
+        election = elect_entries(reading, replace(selection, arch=old.arch), every_choice=True)
+        return with_evidence(changes, election, old.arch, new.provenance.get("triton"))
 
 
-def compare_with_votes(store: Store, table: TunedTable, selection: Selection) -> Comparison:
-    """What a table would become if it were exported again now.
+def compare_with_votes(store: Store, table: TunedTable, selection: Selection) -> TableComparison:
+    """The changes that a new export would make to a table.
 
-    Policy and `*` entries are as the table says of itself. Which votes and thresholds: those of `selection` where it has
-    any filter, else those that the log of exports knows for the table's digest, else all. Expired overrides count.
+    The table itself states its policy and whether it has generated `*` entries. Votes and thresholds are those of
+    `selection` if it has a filter, else those in the log of exports for the table's digest, else all votes. Expired
+    overrides apply.
 
     Raises:
-        TableError: The table says of itself what no export writes.
+        TableError: The table's provenance holds what no export writes.
         SelectionError: Nothing can be exported, or only after choosing a version.
         DatabaseError: The database cannot be read.
     """
     policy, generalize = _how_made(table)
-    filters, logged_at = _filters_of(store, table, selection)
-    chosen = filters.pop("selection")
-    options = ExportOptions(policy=policy, generalize_percent=generalize, today=NEVER, **filters)
-    made = export_table(store, chosen, options)
+    votes = _votes_behind(store, table, selection)
+    options = ExportOptions(
+        min_votes=votes.min_votes,
+        min_agreement=votes.min_agreement,
+        policy=policy,
+        generalize_percent=generalize,
+        today=NEVER,
+    )
+    made = export_table(store, votes.selection, options)
     new = TunedTable(made.payload["arch"], made.payload["kernels"])
     changes = diff_tables(table, new)
-    found = _with_evidence(store, chosen, changes, None, policy) if changes else []
-    return Comparison(found, made.entries, chosen, logged_at, new)
+    if changes:
+        with store.reading() as reading:
+            election = elect_entries(reading, votes.selection, policy, every_choice=True)
+            changes = with_evidence(changes, election, table.arch)
+    return TableComparison(
+        changes=changes, entries=made.entries, selection=votes.selection, logged_at=votes.logged_at, new=new
+    )
 
 
 def stated_digest(table: TunedTable) -> str | None:
-    """The digest that a table states of itself; None when it states none."""
+    """The digest in a table's provenance; None if it states none."""
     ours = table.provenance.get(EXTRA)
     digest = ours.get("digest") if isinstance(ours, dict) else None
     return digest if isinstance(digest, str) else None
@@ -118,81 +145,37 @@ def stated_digest(table: TunedTable) -> str | None:
 def _how_made(table: TunedTable) -> tuple[str, float | None]:
     """The policy of a table, and the slowdown that its `*` entries accept."""
     ours: Mapping[str, Any] = table.provenance.get(EXTRA) or {}
-    policy = ours.get("policy", MAJORITY)
+    policy = ours.get("policy", Policy.MAJORITY)
     generalized = ours.get("generalized")
     percent: Any = generalized.get("percent") if isinstance(generalized, dict) else None
-    if policy not in POLICIES:
-        raise TableError(f"the table states the policy {policy!r}; expected one of {', '.join(POLICIES)}")
+    if policy not in list(Policy):
+        raise TableError(f"the table states the policy {policy!r}; expected one of {', '.join(Policy)}")
     is_number = isinstance(percent, int | float) and not isinstance(percent, bool)
-    if generalized is not None and not (is_number and 0 <= percent <= sys.float_info.max):  # NaN is not, either
-        raise TableError("the table's generalized/percent is no percentage of at least 0")
+    if generalized is not None and not (is_number and 0 <= percent <= sys.float_info.max):  # excludes NaN
+        raise TableError("the table's generalized/percent is not a percentage of at least 0")
     return policy, percent
 
 
-def _filters_of(store: Store, table: TunedTable, asked: Selection) -> tuple[dict[str, Any], str | None]:
+def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:
     given = replace(asked, arch=table.arch)
     if given != Selection(arch=table.arch):
-        return {"selection": given}, None
+        return _Votes(selection=given)
     digest = (stated_digest(table) or "").strip() or table.digest
-    # The log takes the beginning of a digest for it, too; a table states a whole one, or none that is known.
+    # The log also accepts the beginning of a digest, but a table states a whole one or none that is known.
     logged = list_exports(store, digest, table.arch) if _DIGEST.fullmatch(digest) else []
     if not logged:
-        return {"selection": given}, None
-    said = dict(logged[0].filters)
+        return _Votes(selection=given)
+    filters = logged[0].filters
     selection = Selection(
         arch=table.arch,
-        runs=tuple(said.get("run", ())),
-        source=said.get("source"),
-        triton=said.get("triton"),
-        packages=said.get("package", {}),
+        runs=tuple(filters.get("run", ())),
+        source=filters.get("source"),
+        triton=filters.get("triton"),
+        packages=filters.get("package", {}),
     )
-    limits: dict[str, Any] = {name: said[name] for name in ("min_votes", "min_agreement") if name in said}
-    return {"selection": selection, **limits}, logged[0].exported_at
-
-
-def _with_evidence(
-    store: Store, selection: Selection, changes: Iterable[TableChange], triton: str | None, policy: str = MAJORITY
-) -> list[Difference]:
-    with store.reading() as reading:
-        election = elect_entries(reading, selection, policy, needs_evidence=True)
-        entries = _by_key([*election.entries, *election.left_out])
-        return [_difference(change, str(selection.arch), entries, triton, election) for change in changes]
-
-
-def _by_key(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Entry]]:
-    found: dict[tuple[str, str], list[Entry]] = {}
-    for entry in entries:
-        found.setdefault(entry.shape[1:3], []).append(entry)
-    return found
-
-
-def _difference(
-    change: TableChange,
-    arch: str,
-    entries: Mapping[tuple[str, str], Sequence[Entry]],
-    triton: str | None,
-    election: Election,
-) -> Difference:
-    override = _cause(change, arch, election.overrides)
-    groups = entries.get((change.kernel, lookup_key(change.key)), [])
-    if not groups:
-        return Difference(change, override=override)
-    # Of several version groups the one that the table was recorded with, else the one with most votes.
-    entry = max(groups, key=lambda e: (e.triton == triton, e.votes))
-    votes = {choice.config: choice.count for choice in entry.choices}
-    slower = slower_percent(change.old, change.new, entry, election.evidence) if election.evidence is not None else None
-    return Difference(
-        change, votes.get(change.old or "", 0), votes.get(change.new or "", 0), entry.votes, slower, override
+    return _Votes(
+        selection=selection,
+        min_votes=filters.get("min_votes", 1),
+        min_agreement=filters.get("min_agreement", 0.0),
+        logged_at=logged[0].exported_at,
     )
-
-
-def _cause(change: TableChange, arch: str, overrides: Overrides) -> Override | None:
-    """The override that made the new table differ: a pin of what it has, or a ban of what it has no more."""
-    pin = overrides.pin(arch, change.kernel, change.key)
-    if pin is not None and pin.config == change.new:
-        return pin
-    keys = {lookup_key(change.key), ANY_KEY}
-    bans = [o for o in overrides.standing
-            if (o.action, o.arch, o.kernel, o.config) == (BAN, arch, change.kernel, change.old)
-            and lookup_key(o.key) in keys]  # fmt: skip
-    return bans[0] if bans else None

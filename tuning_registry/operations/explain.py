@@ -1,43 +1,47 @@
-"""Everything about an entry: who chose what, how fast it is, what was decided, and why it has its config."""
+"""Everything about an entry: its votes, timings and overrides, and why it has its config."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 from tuning_registry.db import queries
-from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
+from tuning_registry.errors import printable
+from tuning_registry.formats.short_configs import short_config
+from tuning_registry.model.canonical import parse_config
 from tuning_registry.model.names import ANY_KEY, lookup_key
 from tuning_registry.model.records import Times
+from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.election.election import Election, Evidence, elect_entries
-from tuning_registry.operations.election.reasons import overrides_of, why_elected, why_left_out
-from tuning_registry.operations.election.shapes import Shapes
-from tuning_registry.operations.election.staleness import find_stale
-from tuning_registry.operations.election.tally import Entry, Voters, check_packages
-from tuning_registry.operations.overrides import BAN, Override
-from tuning_registry.rules.evidence import MAJORITY, ByConfig, median_of_medians
-from tuning_registry.rules.near_keys import NearKey, is_same_key, nearest_keys, similar_names
+from tuning_registry.operations.election.reasons import why_elected, why_left_out
+from tuning_registry.operations.election.tally import EntryVotes, Winner, check_packages
+from tuning_registry.operations.election.voters import Voters
+from tuning_registry.operations.election.winners import Election, elect_entries
+from tuning_registry.rules.evidence import ByConfig, Policy, median_of_medians
+from tuning_registry.rules.near_keys import NearKey, is_same_key, nearest_keys
+from tuning_registry.rules.overrides import BAN, Override
+from tuning_registry.rules.similar_names import similar_names
 
-NOTHING: Final = "nothing"  # in `ExplainedEntry.decided_by`: no config
+NOTHING: Final = "nothing"  # in `ExplainedEntry.decided_by`: the entry has no config
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedConfig:
-    """One config of an entry, chosen or timed.
+    """One config of an entry that was chosen or timed.
 
     Attributes:
         config: Canonical text.
         votes: Votes for it.
-        voters: Who chose it: ranks by run.
-        median_ms: Median over ranks of their medians; None when it was not timed or mostly failed.
-        timed_by: On how many ranks it was timed and worked.
-        failed_on: On how many it failed.
+        voters: The ranks that chose it, by run.
+        median_ms: Median over ranks of their medians; None if it was not timed or failed on most ranks.
+        timed_by: Number of ranks on which it was timed and worked.
+        failed_on: Number of ranks on which it failed.
         slower_percent: 100 times its median over that of the fastest config, less 1.
-        banned_by: Id of the ban that keeps it from being elected; None without.
+        banned_by: Id of the ban that keeps it from being elected; None if it is not banned.
     """
 
     config: str
@@ -49,56 +53,110 @@ class ExplainedConfig:
     slower_percent: float | None
     banned_by: int | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The config as JSON holds it."""
+        return {
+            "config": parse_config(self.config),
+            "votes": self.votes,
+            "runs": {run: list(ranks) for run, ranks in self.voters.items()},
+            "median_ms": self.median_ms,
+            "timed_by_ranks": self.timed_by,
+            "failed_on_ranks": self.failed_on,
+            "slower_than_fastest_percent": rounded(self.slower_percent),
+            "banned_by_override": self.banned_by,
+        }
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceView:
-    """What the ranks on one device say about an entry: votes and median of medians (ms) by config."""
+    """An entry as the ranks on one device see it: votes and median of medians (ms) by config."""
 
     device: str
     votes: Mapping[str, int]
     medians_ms: Mapping[str, float]
 
+    @property
+    def configs(self) -> list[str]:
+        """Canonical texts, those with most votes first."""
+        return sorted({*self.votes, *self.medians_ms}, key=lambda text: (-self.votes.get(text, 0), text))
 
-@dataclass(frozen=True, slots=True)
-class ExplainedEntry:
+    def to_dict(self) -> dict[str, Any]:
+        """The view as JSON holds it."""
+        return {
+            "device": self.device or None,
+            "configs": [
+                {
+                    "config": parse_config(text),
+                    "votes": self.votes.get(text, 0),
+                    "median_ms": self.medians_ms.get(text),
+                }
+                for text in self.configs
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExplainedEntry(Result):
     """An entry of one version group.
 
     Attributes:
-        entry: Arch, kernel, key, version group, votes and staleness.
-        config: The config it gets; None: none.
-        why: Why, in one sentence.
+        entry: Arch, kernel, key, version group and votes.
+        config: The config it gets; None if it gets none.
+        why: The reason, in one sentence.
         decided_by: The policy, `pin`, or `nothing`.
-        seen_by: How many recordings have a vote on it.
-        recordings: Of how many with votes on the architecture.
+        recordings: Number of recordings with votes on the architecture.
+        stale: Number of recordings that chose from other candidates than the newest one.
         configs: Its config first, then those with most votes, then the fastest.
-        overrides: Pins and bans that stand for its key or for `*`.
-        observed: How many recordings did not vote on it, by the reason they gave.
-        devices: By device, where they differ; else empty.
+        overrides: Pins and bans of its key or of `*`.
+        observed: Number of recordings that did not vote on it, by the reason that they state.
+        devices: Votes and timings by device; empty if all are from one device.
     """
 
-    entry: Entry
+    entry: EntryVotes
     config: str | None
     why: str
     decided_by: str
-    seen_by: int
     recordings: int
+    stale: int
     configs: tuple[ExplainedConfig, ...]
     overrides: tuple[Override, ...]
     observed: Mapping[str, int]
     devices: tuple[DeviceView, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """The explanation as JSON holds it."""
+        return {
+            **self.entry.head(),
+            "config": parse_config(self.config) if self.config else None,
+            "why": self.why,
+            "decided_by": str(self.decided_by),
+            "total_votes": self.entry.votes,
+            "recordings_on_arch": self.recordings,
+            "stale_recordings": self.stale,
+            "configs": [one.to_dict() for one in self.configs],
+            "overrides": [one.to_dict() for one in self.overrides],
+            "observations": dict(self.observed),
+            "devices": [one.to_dict() for one in self.devices],
+            **self.entry.versions(),
+        }
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What was found, and what comes near where it was not.
+    def __str__(self) -> str:
+        """One readable line."""
+        shown = short_config(self.config) if self.config else "no config"
+        return printable(f"{self.entry.arch} {self.entry.kernel} {self.entry.key}: {shown}: {self.why}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Explanation(Result):
+    """The entries that were found, with suggestions if none was.
 
     Attributes:
         entries: Sorted by kernel, key and version group.
-        kernels: The kernels that the name stands for.
-        similar: Recorded kernels with a similar name, where it stands for none.
+        kernels: The kernels that the name matches.
+        similar: Recorded kernels with a similar name, if it matches none.
         elsewhere: Other architectures on which the kernel is recorded.
-        nearest: Recorded keys that differ least, where nobody voted on the one asked for.
-        any_key: What a `*` entry would say for it: the entry, where there is one.
+        nearest: Recorded keys that differ least, if the key has no votes.
+        any_key: The `*` entry that would serve the key, if there is one.
     """
 
     entries: list[ExplainedEntry]
@@ -108,14 +166,27 @@ class Explanation:
     nearest: list[NearKey]
     any_key: ExplainedEntry | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The explanation as JSON holds it."""
+        return {
+            "entries": [entry.to_dict() for entry in self.entries],
+            "similar_kernels": self.similar,
+            "recorded_on": self.elsewhere,
+            "nearest_keys": [near.key for near in self.nearest],
+        }
 
-def explain(store: Store, selection: Selection, key: str | None = None, policy: str = MAJORITY) -> Explanation:
-    """Everything about the entries of a kernel, or about one of them.
+    def __str__(self) -> str:
+        """One line per entry."""
+        return "\n".join(map(str, self.entries)) or "never recorded"
+
+
+def explain(store: Store, selection: Selection, key: str | None = None, policy: str = Policy.MAJORITY) -> Explanation:
+    """Explain the entries of a kernel, or one of them.
 
     Args:
         store: The database.
         selection: Architecture and kernel, and which votes.
-        key: Shape key, in any spelling; `?=` keys are compared by position.
+        key: Shape key, in any spelling; `?=` keys are compared by position. None for every key.
         policy: Who decides.
 
     Raises:
@@ -123,42 +194,49 @@ def explain(store: Store, selection: Selection, key: str | None = None, policy: 
         DatabaseError: The database cannot be read.
     """
     with store.reading() as reading:
-        check_packages(reading, selection)
-        election = elect_entries(reading, selection, policy, needs_evidence=True)
-        desk = _Desk(reading, selection, policy, election)
-        every = desk.entries()
-        wanted = [entry for entry in every if key is None or is_same_key(key, entry.key)]
-        found = [desk.explain(entry) for entry in wanted]
-        if key is None or any(one.config is not None for one in found):
-            nearest: list[NearKey] = []
-            star = None
-        else:
+        election = elect_entries(reading, selection, policy, every_choice=True)
+        check_packages(election.votes)
+        explainer = _Explainer(election, policy)
+        every = explainer.entries
+        found = explainer.explain([entry for entry in every if key is None or is_same_key(key, entry.key)])
+        nearest: list[NearKey] = []
+        star: list[ExplainedEntry] = []
+        if key is not None and not any(one.config is not None for one in found):
             voted = [entry for entry in every if entry.choices]
             nearest = nearest_keys(key, [entry.key for entry in voted if ANY_KEY not in {key, entry.key}])
-            star = next((desk.explain(entry) for entry in voted if entry.key == ANY_KEY), None)
+            star = explainer.explain([entry for entry in voted if entry.key == ANY_KEY][:1])
         kernels = sorted({entry.kernel for entry in every})
-        similar = (
-            []
-            if kernels
-            else similar_names(str(selection.kernel), reading.scalars(queries.entries.kernels(str(selection.arch))))
-        )
-        elsewhere = (
-            set()
-            if found
-            else {row["arch"] for row in reading.rows(queries.entries.shapes(replace(selection, arch=None)))}
-        )
-    return Explanation(found, kernels, similar, sorted(elsewhere - {selection.arch}), nearest, star)
+        similar: list[str] = []
+        if not kernels:
+            known = reading.scalars(queries.entries.kernels(str(selection.arch)))
+            similar = similar_names(str(selection.kernel), known)
+        elsewhere: set[str] = set()
+        if not found:
+            rows = reading.rows(queries.entries.shapes(replace(selection, arch=None)))
+            elsewhere = {row["arch"] for row in rows} - {selection.arch}
+    return Explanation(
+        entries=found,
+        kernels=kernels,
+        similar=similar,
+        elsewhere=sorted(elsewhere),
+        nearest=nearest,
+        any_key=star[0] if star else None,
+    )
 
 
-class _Desk:
-    """Everything that explaining one entry after another needs, read once."""
+class _Explainer:
+    """Explains one entry after another from facts that are read once.
 
-    def __init__(self, reading: Reading, selection: Selection, policy: str, election: Election) -> None:
-        self._policy = policy
+    Args:
+        election: The entries with votes or pins.
+        policy: The policy that was asked for.
+    """
+
+    def __init__(self, election: Election, policy: str) -> None:
         self._election = election
-        choices = queries.votes.choices(selection, reading.environments_that_count(selection))
-        self._voters = Voters(reading, selection, reading.rows(choices))
-        self._stale = find_stale(reading, selection)
+        self._policy = policy
+        self._votes = election.votes
+        reading, selection = self._votes.reading, self._votes.selection
         self._recordings = sum(
             row["arch"] == selection.arch and row["vote_count"] > 0
             for row in reading.rows(queries.recordings.archs_recorded(selection))
@@ -172,97 +250,68 @@ class _Desk:
             place = row["kernel"], row["lookup_key"]
             self._observed.setdefault(place, {})[row["reason"]] = int(row["n"])
             self._spelt[place] = min(row["key"], self._spelt.get(place, row["key"]))
-        self._left_out = {entry.shape for entry in election.left_out}
-        self._entries = sorted(
-            [*election.entries, *election.left_out, *self._without_votes(reading, selection)],
-            key=lambda e: (e.kernel.encode(), e.key.encode(), e.group),
-        )
-        self._evidence = Evidence(reading, selection, self._entries)
 
-    def entries(self) -> list[Entry]:
+    @cached_property
+    def entries(self) -> list[EntryVotes]:
         """Every entry that has a vote, a pin, a timing or an observation."""
-        return self._entries
+        every = [*self._election.every_entry, *self._without_votes()]
+        return sorted(every, key=lambda e: (e.kernel.encode(), e.key.encode(), e.group))
 
-    def _without_votes(self, reading: Reading, selection: Selection) -> list[Entry]:
-        """Entries on which no vote counts, but that were timed or observed."""
-        there = {entry.shape[1:3] for entry in (*self._election.entries, *self._election.left_out)}
-        shapes = Shapes(reading, selection)
-        environments = set(reading.environments_that_count(selection))
-        silent: dict[tuple[str, str], list[Entry]] = {}
-        for (arch, kernel, key), entry_ids in shapes.spellings.items():
-            if (kernel, key) not in there:
-                spelt = self._spelt.get((kernel, key), key)
-                groups = {shapes.of(entry, environment)[3:] for entry in entry_ids for environment in environments}
-                silent[kernel, key] = [
-                    Entry(arch, kernel, spelt, *group, (), 0, 0, decided_by=NOTHING) for group in sorted(groups)
-                ]
-        evidence = Evidence(reading, selection, [entry for entries in silent.values() for entry in entries])
-        found: list[Entry] = []
-        for place, entries in silent.items():
-            timed = [entry for entry in entries if evidence.of(entry.shape)]
-            if not timed and place in self._observed:  # observations are of no version group
-                timed = [replace(entry, triton="", package="", version="") for entry in entries[:1]]
+    def _without_votes(self) -> list[EntryVotes]:
+        """Entries that have no vote but were timed or observed."""
+        there = {entry.shape[1:3] for entry in self._election.every_entry}
+        environments = set(self._votes.environments.values())
+        found: list[EntryVotes] = []
+        for (arch, kernel, key), entry_ids in self._votes.spellings.items():
+            if (kernel, key) in there:
+                continue
+            spelt = self._spelt.get((kernel, key), key)
+            groups = {
+                self._votes.shape_in(entry, environment)[3:] for entry in entry_ids for environment in environments
+            }
+            silent = [
+                EntryVotes(arch=arch, kernel=kernel, key=spelt, triton=triton, package=package, version=version)
+                for triton, package, version in sorted(groups)
+            ]
+            timed = [entry for entry in silent if self._votes.timings(entry.shape)]
+            if not timed and (kernel, key) in self._observed:  # observations belong to no version group
+                timed = [EntryVotes(arch=arch, kernel=kernel, key=spelt)] if silent else []
             found += timed
         return found
 
-    def explain(self, entry: Entry) -> ExplainedEntry:
-        """All about one of `entries`."""
+    def explain(self, entries: Sequence[EntryVotes]) -> list[ExplainedEntry]:
+        """Explain some of `entries`."""
+        voters = Voters(self._votes, {entry.shape for entry in entries if entry.choices})
+        return [self._one(entry, voters) for entry in entries]
+
+    def _one(self, entry: EntryVotes, voters: Voters) -> ExplainedEntry:
         overrides = self._election.overrides
-        times = self._evidence.of(entry.shape)
-        is_elected = bool(entry.choices) and entry.shape not in self._left_out
-        if is_elected:
+        touching = overrides.touching(entry.arch, entry.kernel, entry.key)
+        times = self._votes.timings_by_config(entry.shape)
+        config, decided_by = None, NOTHING
+        if isinstance(entry, Winner):
+            config, decided_by = entry.config, entry.decided_by
             why = why_elected(entry, overrides, self._policy, times)
         else:
-            why = why_left_out(entry, overrides) if entry.choices else "none: no vote counts on it"
-        touching = overrides_of(entry, overrides)
+            why = why_left_out(entry, overrides) if entry.choices else "it has no votes"
         return ExplainedEntry(
-            replace(entry, stale=self._stale.get(entry.shape, 0)),
-            entry.choices[0].config if is_elected else None,
-            why,
-            entry.decided_by if is_elected else NOTHING,
-            entry.votes,  # a recording has one vote on an entry
-            self._recordings,
-            self._configs(entry, times, touching, is_elected=is_elected),
-            touching,
-            self._observed.get((entry.kernel, lookup_key(entry.key)), {}),
-            self._by_device(entry, times),
+            entry=entry,
+            config=config,
+            why=why,
+            decided_by=decided_by,
+            recordings=self._recordings,
+            stale=self._votes.stale.get(entry.shape, 0),
+            configs=_configs(entry, config, times, touching, voters),
+            overrides=touching,
+            observed=self._observed.get((entry.kernel, lookup_key(entry.key)), {}),
+            devices=self._by_device(entry, times, voters),
         )
 
-    def _configs(
-        self, entry: Entry, times: ByConfig, overrides: Sequence[Override], *, is_elected: bool
-    ) -> tuple[ExplainedConfig, ...]:
-        bans = {o.config: o.id for o in overrides if o.action == BAN}
-        medians = {config: median_of_medians(by_rank) for config, by_rank in times.items()}
-        fastest = min(medians.values(), default=math.inf)
-        chosen = {choice.config: choice for choice in entry.choices}
-        found = []
-        for config in {*chosen, *times}:
-            choice = chosen.get(config)
-            median = medians.get(config, math.inf)
-            voters = self._voters.ranks_by_run(entry.shape, choice.config_id) if choice else {}
-            here = times.get(config, {}).values()
-            found.append(
-                ExplainedConfig(
-                    config,
-                    choice.count if choice else 0,
-                    voters,
-                    median if math.isfinite(median) else None,
-                    sum(one is not None for one in here),
-                    sum(one is None for one in here),
-                    100 * (median / fastest - 1) if math.isfinite(median) and fastest > 0 else None,
-                    bans.get(config),
-                )
-            )
-        first = entry.choices[0].config if is_elected else None
-        return tuple(
-            sorted(found, key=lambda c: (c.config != first, -c.votes, c.median_ms or math.inf, c.config.encode()))
-        )
-
-    def _by_device(self, entry: Entry, times: ByConfig) -> tuple[DeviceView, ...]:
+    def _by_device(self, entry: EntryVotes, times: ByConfig, voters: Voters) -> tuple[DeviceView, ...]:
         votes: dict[str, dict[str, int]] = {}
         timed: dict[str, dict[str, dict[int, Times | None]]] = {}
         for choice in entry.choices:
-            for recording in self._voters.recordings(entry.shape, choice.config_id):
+            for recording in voters.recordings(entry.shape, choice.config_id):
                 counted = votes.setdefault(self._devices[recording], {})
                 counted[choice.config] = counted.get(choice.config, 0) + 1
         for config, by_rank in times.items():
@@ -272,11 +321,39 @@ class _Desk:
         if len(devices) < 2:
             return ()
         return tuple(
-            DeviceView(
-                device,
-                votes.get(device, {}),
-                {config: value for config, by_rank in timed.get(device, {}).items()
-                 if math.isfinite(value := median_of_medians(by_rank))},
-            )
+            DeviceView(device=device, votes=votes.get(device, {}), medians_ms=_finite_medians(timed.get(device, {})))
             for device in devices
-        )  # fmt: skip
+        )
+
+
+def _configs(
+    entry: EntryVotes, elected: str | None, times: ByConfig, overrides: Sequence[Override], voters: Voters
+) -> tuple[ExplainedConfig, ...]:
+    """Every config that was chosen or timed, the elected one first."""
+    bans = {one.config: one.id for one in overrides if one.action == BAN}
+    medians = _finite_medians(times)
+    fastest = min(medians.values(), default=math.inf)
+    chosen = {choice.config: choice for choice in entry.choices}
+    found = []
+    for config in {*chosen, *times}:
+        choice, median, by_rank = chosen.get(config), medians.get(config), times.get(config, {})
+        found.append(
+            ExplainedConfig(
+                config=config,
+                votes=choice.count if choice else 0,
+                voters=voters.ranks_by_run(entry.shape, choice.config_id) if choice else {},
+                median_ms=median,
+                timed_by=sum(one is not None for one in by_rank.values()),
+                failed_on=sum(one is None for one in by_rank.values()),
+                slower_percent=None if median is None or fastest <= 0 else 100 * (median / fastest - 1),
+                banned_by=bans.get(config),
+            )
+        )
+    found.sort(key=lambda one: (one.config != elected, -one.votes, one.median_ms or math.inf, one.config.encode()))
+    return tuple(found)
+
+
+def _finite_medians(times: ByConfig) -> dict[str, float]:
+    """The median of medians of every config that worked on most ranks."""
+    medians = {config: median_of_medians(by_rank) for config, by_rank in times.items()}
+    return {config: median for config, median in medians.items() if math.isfinite(median)}

@@ -6,49 +6,49 @@ import datetime as dt
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
 from tuning_registry.db import queries
-from tuning_registry.db.reading import Reading, Row
+from tuning_registry.db.reading import Row
 from tuning_registry.db.store import Store
-from tuning_registry.errors import SelectionError, UsageError
+from tuning_registry.errors import SelectionError, UsageError, printable
 from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
 from tuning_registry.model.canonical import load_config
-from tuning_registry.model.names import ANY_KEY
+from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.election.election import Election, elect_entries
 from tuning_registry.operations.election.generalizing import Kernels, Saving, generalize_entries
-from tuning_registry.operations.election.staleness import find_stale
-from tuning_registry.operations.election.tally import PINNED, Entry, check_packages
+from tuning_registry.operations.election.tally import PINNED, EntryVotes, Winner, check_packages
 from tuning_registry.operations.election.versions import common_packages, refuse_mixed
-from tuning_registry.operations.overrides import BAN, Overrides, refuse_expired
-from tuning_registry.operations.regressions import changes_between, refuse_regressions
-from tuning_registry.rules.evidence import MAJORITY, POLICIES
+from tuning_registry.operations.election.winners import Election, elect_entries
+from tuning_registry.operations.export_checks import refuse_banned, refuse_regressions
+from tuning_registry.operations.overrides import refuse_expired
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.overrides import Overrides
+from tuning_registry.wording import count_of, list_some
 
 UNKNOWN_DEVICE = "unknown device"
-_SHOWN = 5  # keys named in an error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
     """How a table is made from the votes.
 
     Attributes:
-        min_votes: Least votes on an entry; pinned entries need none.
+        min_votes: Least number of votes on an entry; pinned entries need none.
         min_agreement: Least share of them for its config, 0 to 1.
         policy: `majority`, `fastest` or `minimax`.
-        generalize_percent: Make a `*` entry per kernel, accepting this slowdown; None: do not.
-        max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None: do not look.
-        replaced: The table whose place the new one takes.
-        source: Text for the table's `source`; by default what the recordings say.
-        today: UTC day by which overrides are judged, `YYYY-MM-DD`; by default this one.
+        generalize_percent: Make one `*` entry per kernel, accepting this slowdown; None for no `*` entries.
+        max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None for any slowdown.
+        replaced: The table that the new one replaces.
+        source: Text for the table's `source`; by default the sources that the recordings state.
+        today: UTC day on which overrides are judged, `YYYY-MM-DD`; by default the current one.
     """
 
     min_votes: int = 1
     min_agreement: float = 0.0
-    policy: str = MAJORITY
+    policy: str = Policy.MAJORITY
     generalize_percent: float | None = None
     max_regression_percent: float | None = None
     replaced: TunedTable | None = None
@@ -56,33 +56,36 @@ class ExportOptions:
     today: str | None = None
 
     def __post_init__(self) -> None:
-        """Raises UsageError outside the ranges."""
+        """Check the values.
+
+        Raises:
+            UsageError: A value is outside its range.
+        """
         if self.min_votes < 1:
-            raise UsageError(f"--min-votes is at least 1, found {self.min_votes}")
+            raise UsageError(f"--min-votes {self.min_votes}: expected at least 1")
         if not 0 <= self.min_agreement <= 1:
-            raise UsageError(f"--min-agreement is a share from 0 to 1, found {self.min_agreement}")
-        if self.policy not in POLICIES:
-            raise UsageError(f"--policy is one of {', '.join(POLICIES)}, found {self.policy!r}")
+            raise UsageError(f"--min-agreement {self.min_agreement}: expected a share from 0 to 1")
+        object.__setattr__(self, "policy", Policy(self.policy))
         for name, value in (("generalize", self.generalize_percent), ("max-regression", self.max_regression_percent)):
             if value is not None and not (math.isfinite(value) and value >= 0):
-                raise UsageError(f"--{name} is a percentage of at least 0, found {value}")
+                raise UsageError(f"--{name} {value}: expected a percentage of at least 0")
 
     @property
     def needs_evidence(self) -> bool:
-        """Whether timings are read whatever the policy."""
+        """Whether timings are needed under any policy."""
         return self.generalize_percent is not None or self.max_regression_percent is not None
 
-    def accept(self, entry: Entry) -> bool:
-        """Whether an entry has the support."""
+    def accept(self, entry: Winner) -> bool:
+        """Whether an entry has enough votes and agreement."""
         if entry.decided_by == PINNED:
             return True
         share = Fraction(entry.choices[0].count, entry.votes)
         return entry.votes >= self.min_votes and share >= Fraction(str(self.min_agreement))
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
-    """A table and what to say about it.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Export(Result):
+    """A table with the facts that a reader should know about it.
 
     Attributes:
         data: The bytes of the table file.
@@ -93,10 +96,10 @@ class Export:
         dropped: Entries that the thresholds left out.
         banned_out: Entries left out because every config is banned.
         with_bans: Elected entries some of whose chosen configs are banned.
-        pinned: Entries that a pin has decided.
-        undecided: Entries that the policy's timings could not decide: the majority's config is in the table.
-        stale: Elected entries some of whose votes chose from other candidates than the newest recording's.
-        saving: What generalizing did; None when it was not asked for.
+        pinned: Entries that a pin decided.
+        undecided: Entries that the policy's timings could not decide; they have the majority's config.
+        stale: Elected entries with votes that chose from other candidates than the newest recording.
+        saving: The effect of generalizing; None if it was not asked for.
         devices: Recordings by device, largest share first.
     """
 
@@ -114,44 +117,71 @@ class Export:
     saving: Saving | None
     devices: Mapping[str, int]
 
+    @property
+    def digest(self) -> str:
+        """The digest that the table states and that training logs show."""
+        return str(self.payload["tuning_registry"]["digest"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as JSON holds them; the table itself is `payload`."""
+        counts = (
+            "entries",
+            "disagreements",
+            "ties",
+            "dropped",
+            "banned_out",
+            "with_bans",
+            "pinned",
+            "undecided",
+            "stale",
+        )
+        return {
+            "arch": self.payload["arch"],
+            "digest": self.digest,
+            **{name: getattr(self, name) for name in counts},
+            "saving": None if self.saving is None else asdict(self.saving),
+            "devices": dict(self.devices),
+        }
+
+    def __str__(self) -> str:
+        """One readable line."""
+        arch = printable(self.payload["arch"])
+        return f"table of {arch} with {count_of(self.entries, 'entry')}, digest {self.digest[:16]}"
+
 
 def export_table(store: Store, selection: Selection, options: ExportOptions | None = None) -> Export:
     """The table of `selection.arch`, byte for byte the same for the same votes, timings and overrides.
 
     Raises:
-        SelectionError: Nobody recorded the architecture, the votes are of several versions, an override has
-            expired, or the table would be slower than what is allowed.
+        SelectionError: The architecture was never recorded, the votes come from several versions, an override has
+            expired, or the table would be slower than allowed.
         DatabaseError: The database cannot be read.
     """
     if selection.arch is None:
-        raise UsageError("an export is of one architecture")
+        raise UsageError("an export needs an architecture; choose one with --arch")
     options = options or ExportOptions()
     with store.reading() as reading:
-        check_packages(reading, selection)
-        election = elect_entries(reading, selection, options.policy, needs_evidence=options.needs_evidence)
+        election = elect_entries(reading, selection, options.policy, every_choice=options.needs_evidence)
+        check_packages(election.votes)
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
         facts = {row["id"]: row for row in reading.rows(queries.recordings.facts(selection))}
         used = [facts[identity] for identity in reading.scalars(queries.votes.contributing(selection))]
-        if not any(entry.votes for entry in [*election.entries, *election.left_out]):
+        if not any(entry.votes for entry in election.every_entry):
             raise _nothing_recorded(selection, reading.rows(queries.recordings.archs_recorded(Selection())))
         refuse_mixed(election.entries)
         kept = [entry for entry in election.entries if options.accept(entry)]
         if not kept:
             raise SelectionError(
-                f"the thresholds and bans leave none of the {len(election.entries) + len(election.left_out)} entries; "
-                "nothing is written"
+                f"thresholds and bans leave none of the {len(election.every_entry)} entries; nothing was written"
             )
         unwritten = [*(entry for entry in election.entries if not options.accept(entry)), *election.left_out]
         kernels, saving = _configs_of(kept, unwritten, options, election)
         payload = _payload(selection, options, election, kept, kernels, saving, used)
-        if election.overrides or options.replaced is not None:  # else nothing asks what the table serves
-            table = TunedTable(payload["arch"], payload["kernels"])
-            _refuse_banned(table, [*kept, *unwritten], election.overrides)
-            _refuse_slower(table, options, [*kept, *unwritten], election)
-        stale = _count_stale(reading, selection, kept)
+        _refuse_bad(payload, [*kept, *unwritten], options, election)
+        stale = sum(entry.shape in election.votes.stale for entry in kept)
     return Export(
-        table_bytes(payload),
-        payload,
+        data=table_bytes(payload),
+        payload=payload,
         entries=sum(map(len, kernels.values())),
         disagreements=sum(entry.config_count > 1 for entry in kept),
         ties=sum(entry.is_tie for entry in kept),
@@ -166,14 +196,27 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
     )
 
 
+def _refuse_bad(
+    payload: Mapping[str, Any], entries: Sequence[EntryVotes], options: ExportOptions, election: Election
+) -> None:
+    """Refuse a table that serves banned configs or slows entries down too much."""
+    if not election.overrides and options.replaced is None:
+        return
+    table = TunedTable(payload["arch"], payload["kernels"])
+    if election.overrides:
+        refuse_banned(table, entries, election.overrides)
+    if options.max_regression_percent is not None and options.replaced is not None:
+        refuse_regressions(options.replaced, table, entries, election, options.max_regression_percent)
+
+
 def _configs_of(
-    kept: Sequence[Entry], unwritten: Sequence[Entry], options: ExportOptions, election: Election
+    kept: Sequence[Winner], unwritten: Sequence[EntryVotes], options: ExportOptions, election: Election
 ) -> tuple[Kernels, Saving | None]:
-    if options.generalize_percent is not None and election.evidence is not None:
-        return generalize_entries(kept, unwritten, options.generalize_percent, election.evidence, election.overrides)
+    if options.generalize_percent is not None:
+        return generalize_entries(kept, unwritten, options.generalize_percent, election.votes, election.overrides)
     kernels: Kernels = {}
     for entry in kept:
-        kernels.setdefault(entry.kernel, {})[entry.key] = entry.choices[0].config
+        kernels.setdefault(entry.kernel, {})[entry.key] = entry.config
     return kernels, None
 
 
@@ -181,7 +224,7 @@ def _payload(
     selection: Selection,
     options: ExportOptions,
     election: Election,
-    kept: Sequence[Entry],
+    kept: Sequence[Winner],
     kernels: Kernels,
     saving: Saving | None,
     used: Sequence[Row],
@@ -189,12 +232,12 @@ def _payload(
     voted = [entry for entry in kept if entry.votes]
     weakest = min(voted, key=lambda e: (Fraction(e.choices[0].count, e.votes), -e.votes), default=None)
     extra: dict[str, Any] = {
-        "policy": options.policy,
+        "policy": str(options.policy),
         "recordings": len(used),
         "runs": sorted({row["run"] for row in used}),
         "weakest_agreement": [weakest.choices[0].count, weakest.votes] if weakest else [0, 0],
     }
-    if options.policy != MAJORITY:
+    if options.policy != Policy.MAJORITY:
         extra["decided_by_majority"] = election.undecided
     if saving is not None:
         extra["generalized"] = {"percent": saving.percent, "saved": saving.saved,
@@ -212,70 +255,34 @@ def _payload(
 
 
 def _shown_overrides(overrides: Overrides) -> list[dict[str, Any]]:
-    """The overrides as a table lists them: no author, no time, in an order of their own."""
+    """The overrides as a table lists them: without author and time, in an order that does not depend on ids."""
     return [
         {"action": o.action, "kernel": o.kernel, "key": o.key, "config": load_config(o.config), "reason": o.reason}
-        for o in sorted(overrides.standing, key=lambda o: (o.kernel, o.key, o.action, o.config))
+        for o in sorted(overrides.in_force, key=lambda o: (o.kernel, o.key, o.action, o.config))
     ]
 
 
-def _refuse_banned(table: TunedTable, entries: Sequence[Entry], overrides: Overrides) -> None:
-    """Refuse a table in which a wider entry (`*`, a bare name) serves a key with a config that is banned there.
-
-    An entry of which every config is banned has none of its own, so that such a wider one decides.
-    """
-    places = {(entry.arch, entry.kernel, entry.key) for entry in entries}
-    places |= {(o.arch, o.kernel, o.key) for o in overrides.standing if o.action == BAN and o.key != ANY_KEY}
-    wrong = sorted(
-        (kernel, key)
-        for arch, kernel, key in places
-        if arch == table.arch
-        and (text := table.text_for(kernel, key)) in overrides.banned(arch, kernel, key)
-        and ((pin := overrides.pin(arch, kernel, key)) is None or pin.config != text)
-    )
-    if wrong:
-        shown = "; ".join(f"{kernel} {key}" for kernel, key in wrong[:_SHOWN])
-        raise SelectionError(
-            f"the table would serve {len(wrong)} of its keys with a config that is banned there, by a wider entry: {shown}. "
-            "Pin another config for each, or ban that config for *; nothing is written"
-        )
-
-
-def _refuse_slower(table: TunedTable, options: ExportOptions, entries: Sequence[Entry], election: Election) -> None:
-    if options.max_regression_percent is None or options.replaced is None or election.evidence is None:
-        return
-    changes = changes_between(options.replaced, table, entries, election.evidence)
-    refuse_regressions(changes, options.max_regression_percent)
-
-
-def _count_stale(reading: Reading, selection: Selection, kept: Sequence[Entry]) -> int:
-    stale = find_stale(reading, selection)
-    return sum(entry.shape in stale for entry in kept) if stale else 0
-
-
 def only_arch(store: Store) -> str:
-    """The one architecture that has votes.
+    """The only architecture that has votes.
 
     Raises:
-        SelectionError: There are none, or several: then it must be named.
+        SelectionError: There is none, or there are several and one must be chosen.
     """
     with store.reading() as reading:
         archs = sorted({row["arch"] for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
     if len(archs) != 1:
-        raise SelectionError(
-            f"the recordings hold votes on {', '.join(archs) or 'no architecture'}; choose with --arch"
-        )
+        raise SelectionError(f"the recordings hold votes on {list_some(archs)}; choose an architecture with --arch")
     return str(archs[0])
 
 
 def _nothing_recorded(selection: Selection, archs: Sequence[Row]) -> SelectionError:
     known = sorted({row["arch"] for row in archs})
     if selection.arch in known:
-        return SelectionError(f"no vote on {selection.arch} passes the filters; registry runs lists what is there")
-    shown = ", ".join(known) or "none (registry runs lists withdrawn runs, too)"
+        return SelectionError(f"no vote on {selection.arch} passes the filters; registry runs lists the recorded runs")
+    shown = list_some(known) if known else "none (registry runs also lists withdrawn runs)"
     return SelectionError(
-        f"no counting recording has votes on {selection.arch}; recorded archs: {shown}. Timings alone, and Triton caches "
-        "taken in without --rank, do not vote"
+        f"no recording that counts has votes on {selection.arch}; recorded architectures: {shown}. Timings alone do not "
+        "vote, nor do Triton caches that were ingested without --rank"
     )
 
 

@@ -1,38 +1,40 @@
-"""The log of exported tables: from the digest in a training log back to the votes."""
+"""The log of exported tables, which leads from a digest in a training log back to the votes."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tuning_registry.db import queries
 from tuning_registry.db.store import Store
-from tuning_registry.errors import UsageError
+from tuning_registry.errors import UsageError, printable
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.names import normal_arch
+from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection, check_option
 from tuning_registry.operations.export import Export, ExportOptions
+from tuning_registry.wording import count_of
 
-WAIT_S = 2.0
+WAIT_S = 2.0  # the table is written already, so the log is not worth a longer wait
 
 
-@dataclass(frozen=True, slots=True)
-class ExportRecord:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExportRecord(Result):
     """One table that was written.
 
     Attributes:
-        digest: The table's digest, as it stands in the file and in training logs.
+        digest: The table's digest, as in the file and in training logs.
         arch: Architecture.
         policy: Policy.
-        filters: What it was asked for, where not the default: the selection and the options.
-        runs: The runs whose votes it is made of.
+        filters: The filters and options of the export that differ from the default.
+        runs: The runs whose votes it was made from.
         entries: Entries in it.
-        recordings: Recordings whose votes it is made of.
-        output: Where to, as it was given.
-        exported_by: Who.
+        recordings: Number of recordings whose votes it was made from.
+        output: The output file, as it was given.
+        exported_by: Who exported it.
         exported_at: UTC, ISO 8601.
     """
 
@@ -47,19 +49,30 @@ class ExportRecord:
     exported_by: str
     exported_at: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON holds it."""
+        return {**asdict(self), "runs": list(self.runs)}
+
+    def __str__(self) -> str:
+        """One readable line."""
+        return printable(
+            f"{self.digest[:16]} {self.arch} ({count_of(self.entries, 'entry')}) to {self.output}, "
+            f"{self.exported_at[:19]} by {self.exported_by}"
+        )
+
 
 def remember_export(store: Store, made: Export, selection: Selection, options: ExportOptions, *, output: str,
                     exported_by: str, now: dt.datetime) -> None:  # fmt: skip
-    """Note in the database that a table was written; does not wait long for another writer to end.
+    """Record in the database that a table was written; waits only briefly for another writer.
 
     Raises:
-        DatabaseError: The database cannot be written; the table stands all the same.
+        DatabaseError: The database cannot be written.
     """
     ours = made.payload["tuning_registry"]
     with Store(store.url, WAIT_S).writing() as transaction:
         transaction.insert_export(
             {
-                "table_digest": ours["digest"],
+                "table_digest": made.digest,
                 "arch": made.payload["arch"],
                 "policy": ours["policy"],
                 "filters": dump_json(_filters(selection, options)),
@@ -78,11 +91,11 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
 
     Args:
         store: The database.
-        digest: Only tables with this digest, or whose digest begins so.
-        arch: Only of this architecture.
+        digest: Only tables whose digest is, or begins with, this.
+        arch: Only tables of this architecture.
 
     Raises:
-        UsageError: An empty digest or architecture, or text that no database can hold.
+        UsageError: The digest or architecture is empty, or text that no database can hold.
         DatabaseError: The database cannot be read.
     """
     for name, text in (("digest", digest), ("arch", arch)):
@@ -92,16 +105,24 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
         rows = reading.rows(queries.exports.made(digest and digest.strip().lower(), arch and normal_arch(arch)))
     return [
         ExportRecord(
-            row["table_digest"], row["arch"], row["policy"], json.loads(row["filters"]), tuple(json.loads(row["runs"])),
-            row["entry_count"], row["recording_count"], row["output"], row["exported_by"], row["exported_at"],
+            digest=row["table_digest"],
+            arch=row["arch"],
+            policy=row["policy"],
+            filters=json.loads(row["filters"]),
+            runs=tuple(json.loads(row["runs"])),
+            entries=row["entry_count"],
+            recordings=row["recording_count"],
+            output=row["output"],
+            exported_by=row["exported_by"],
+            exported_at=row["exported_at"],
         )
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _filters(selection: Selection, options: ExportOptions) -> dict[str, Any]:
-    """What narrows or changes a table, by the names of the command's options; defaults left out."""
-    said = {
+    """The filters and options that shape a table, by the names of the command's options; defaults left out."""
+    given = {
         "run": list(selection.runs),
         "source": selection.source,
         "triton": selection.triton,
@@ -111,4 +132,4 @@ def _filters(selection: Selection, options: ExportOptions) -> dict[str, Any]:
         "generalize": options.generalize_percent,
         "max_regression": options.max_regression_percent,
     }
-    return {name: value for name, value in said.items() if value not in (None, [], {})}
+    return {name: value for name, value in given.items() if value not in (None, [], {})}

@@ -1,4 +1,4 @@
-"""Sick ranks: how each rank's votes and timings compare with those of the fleet, and which stand out."""
+"""Each rank's votes and timings compared with the fleet's, to find the outliers."""
 
 from __future__ import annotations
 
@@ -8,39 +8,41 @@ from array import array
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from tuning_registry.db import queries
-from tuning_registry.db.reading import Reading, Row
+from tuning_registry.db.reading import Row
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.store import Store
+from tuning_registry.errors import printable
+from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.election.shapes import Shape, Shapes, shape_of
 from tuning_registry.operations.election.tally import check_packages
+from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, shape_of
 from tuning_registry.rules.outliers import Spread, spread_of
 
 SLOW: Final = "slow"
 FAST: Final = "fast"
 DISSENTS: Final = "dissents"
-LEAST_FACTOR: Final = 0.05  # of the median factor: ranks closer than that to the fleet are never outliers
+LEAST_RATIO: Final = 0.05  # of the median ratio: ranks closer to the fleet are never outliers
 LEAST_SHARE: Final = 0.10  # of a rank's votes
 _first = itemgetter(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """One rank of one run beside the fleet.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Rank(Result):
+    """One rank of one run compared with the fleet.
 
     Attributes:
         run: Name of the run.
-        rank: Rank in it; None for a recording that is of no rank (a Triton cache folder).
-        host, device: As recorded; None when unknown.
+        rank: Rank in it; None for a recording that belongs to no rank (a Triton cache folder).
+        host, device: As recorded; None if unknown.
         votes: Votes that it cast.
-        dissenting: Those for another config than most votes of the entry's version group elect.
-        timings: How many (entry, config) its factor is made of.
-        factor: The median of its times over the fleet's median of the same (entry, config); None without timings
-            that another rank shares. 1.2: it is 20 % slower than the fleet.
-        outlier: What sets it apart: `slow`, `fast`, `dissents`.
+        dissenting: Its votes for another config than the winner of the entry's version group.
+        timings: Number of (entry, config) pairs behind `time_ratio`.
+        time_ratio: The median of its times over the fleet's median of the same (entry, config). 1.2 means 20 %
+            slower than the fleet. None if it shares no timing with another rank.
+        outlier: Why it is an outlier: `slow`, `fast`, `dissents`.
         reasons: The same in words, with the figures.
     """
 
@@ -51,7 +53,7 @@ class Rank:
     votes: int
     dissenting: int
     timings: int
-    factor: float | None
+    time_ratio: float | None
     outlier: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
@@ -60,6 +62,31 @@ class Rank:
         """The share of its votes that dissent; None without votes."""
         return self.dissenting / self.votes if self.votes else None
 
+    @property
+    def slowdown_percent(self) -> float | None:
+        """By how many percent it is slower than the fleet's median (negative: faster); None without timings."""
+        return None if self.time_ratio is None else 100 * (self.time_ratio - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rank as JSON holds it."""
+        return {
+            "run": self.run,
+            "rank": self.rank,
+            "host": self.host,
+            "device": self.device,
+            "votes": self.votes,
+            "dissenting_votes": self.dissenting,
+            "timings": self.timings,
+            "slowdown_percent": rounded(self.slowdown_percent),
+            "outlier": list(self.outlier),
+            "reasons": list(self.reasons),
+        }
+
+    def __str__(self) -> str:
+        """One readable line."""
+        name = f"rank {self.rank} of {self.run}" if self.rank is not None else f"{self.run} (no rank)"
+        return printable(f"{name}: {'; '.join(self.reasons) or 'not an outlier'}")
+
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
@@ -67,23 +94,23 @@ class Fleet:
 
     Attributes:
         ranks: Outliers first, then the slowest first.
-        factor: Spread of their factors; None when fewer than four have one: then none is slow or fast.
-        dissent: Spread of their shares of dissenting votes, likewise.
+        time_ratio: Spread of their time ratios; None if fewer than four ranks have one, so that none is slow or fast.
+        dissent: Spread of their shares of dissenting votes; None likewise.
     """
 
     ranks: list[Rank]
-    factor: Spread | None
+    time_ratio: Spread | None
     dissent: Spread | None
 
     @property
     def outliers(self) -> list[Rank]:
-        """The ranks that stand out."""
+        """The ranks that are outliers."""
         return [rank for rank in self.ranks if rank.outlier]
 
 
 @dataclass(slots=True)
 class _Count:
-    """What one recording adds up to."""
+    """The counts of one recording."""
 
     votes: int = 0
     dissenting: int = 0
@@ -91,51 +118,43 @@ class _Count:
 
 
 def compare_ranks(store: Store, selection: Selection) -> Fleet:
-    """Every rank's votes against the winners and its timings against the fleet's medians.
+    """Compare every rank's votes with the winners, and its timings with the fleet's medians.
 
-    A rank is an outlier when its factor lies more than 3 scaled MADs, and at least 5 %, from the median factor, or
-    its share of dissenting votes more than 3 scaled MADs, and at least 10 points, above the median share
-    (`outliers.spread_of` says where the rule comes from). Winners are what the votes elect, whatever is pinned or
-    banned. Timings that only one rank has compare with nothing and are left out. Votes and timings are read one entry at a time.
+    A rank is an outlier if its time ratio is more than 3 scaled MADs, and at least 5 %, from the median ratio; or if its
+    share of dissenting votes is more than 3 scaled MADs, and at least 10 points, above the median share
+    (`outliers.spread_of` cites the rule). Winners are decided by votes alone, without pins and bans. Timings
+    that only one rank has are left out. Votes and timings are read one entry at a time.
 
     Raises:
         SelectionError: A package filter names a distribution that owns no recorded kernel.
         DatabaseError: The database cannot be read.
     """
     with store.reading() as reading:
-        check_packages(reading, selection)
-        shapes = Shapes(reading, selection)
-        environments = dict(reading.once(queries.recordings.counting_recordings(selection)))
-        elected = reading.rows(queries.votes.winners(selection, reading.environments_that_count(selection)))
-        winners = {shape_of(row): row["config_id"] for row in elected}
-        counts = {recording: _Count() for recording in environments}
+        votes = VotesByShape(reading, selection)
+        check_packages(votes)
+        winners = {shape_of(row): row["config_id"] for row in votes.winners()}
+        counts = {recording: _Count() for recording in votes.environments}
         wanted = winners.keys() if selection.packages else None
-        ratios = {recording: count.ratios for recording, count in counts.items()}
-        for entry_ids in shapes.spellings.values():
-            _count_votes(reading, entry_ids, shapes, environments, winners, counts)
-            _add_ratios(reading, entry_ids, shapes, environments, wanted, ratios)
+        for entry_ids in votes.spellings.values():
+            _count_votes(votes, entry_ids, winners, counts)
+            _add_ratios(votes, entry_ids, wanted, counts)
         facts = reading.rows(queries.recordings.facts(selection))
     ranks = [_rank(row, counts[row["id"]]) for row in facts]
     return _judge([rank for rank in ranks if rank.votes or rank.timings])
 
 
 def _count_votes(
-    reading: Reading,
-    entry_ids: Sequence[int],
-    shapes: Shapes,
-    environments: Mapping[int, int],
-    winners: Mapping[Shape, int],
-    counts: Mapping[int, _Count],
+    votes: VotesByShape, entry_ids: Sequence[int], winners: Mapping[Shape, int], counts: Mapping[int, _Count]
 ) -> None:
     """Each recording's votes on one key, and whether they are for the winner of its version group."""
     for entry in entry_ids:
         elected: dict[int, int | None] = {}
-        for config, recording in reading.bulk(queries.votes.cast_on(entry)):
-            environment = environments.get(recording)
+        for config, recording in votes.reading.bulk(queries.votes.cast_on(entry)):
+            environment = votes.environments.get(recording)
             if environment is None:
                 continue  # superseded, withdrawn, or filtered out
             if environment not in elected:
-                elected[environment] = winners.get(shapes.of(entry, environment))
+                elected[environment] = winners.get(votes.shape_in(entry, environment))
             winner = elected[environment]
             if winner is not None:  # else a package filter leaves the entry out
                 count = counts[recording]
@@ -144,21 +163,16 @@ def _count_votes(
 
 
 def _add_ratios(
-    reading: Reading,
-    entry_ids: Sequence[int],
-    shapes: Shapes,
-    environments: Mapping[int, int],
-    wanted: Container[Shape] | None,
-    ratios: Mapping[int, array[float]],
+    votes: VotesByShape, entry_ids: Sequence[int], wanted: Container[Shape] | None, counts: Mapping[int, _Count]
 ) -> None:
     """Each recording's time over the median of all, for every config of one key in every version group."""
     timed: dict[tuple[Shape, int], list[tuple[int, float]]] = {}
     for entry in entry_ids:
         groups: dict[int, Shape] = {}
-        for config, rows in itertools.groupby(reading.bulk(queries.timings.medians_on(entry)), _first):
-            for environment, times in _by_environment(rows, environments):
+        for config, rows in itertools.groupby(votes.reading.bulk(queries.timings.medians_on(entry)), _first):
+            for environment, times in _by_environment(rows, votes.environments):
                 if environment not in groups:
-                    groups[environment] = shapes.of(entry, environment)
+                    groups[environment] = votes.shape_in(entry, environment)
                 shape = groups[environment]
                 if wanted is None or shape in wanted:
                     timed.setdefault((shape, config), []).extend(times)
@@ -166,13 +180,13 @@ def _add_ratios(
         middle = statistics.median([median for _, median in times]) if len(times) > 1 else 0.0
         if middle > 0:
             for recording, median in times:
-                ratios[recording].append(median / middle)
+                counts[recording].ratios.append(median / middle)
 
 
 def _by_environment(
     rows: Iterable[tuple[int, int, float]], environments: Mapping[int, int]
 ) -> Iterable[tuple[int, list[tuple[int, float]]]]:
-    """`(recording, median)` of the recordings that count. Mostly they are all of one environment."""
+    """`(recording, median)` of the recordings that count, by environment. Usually all are from one."""
     times = [(recording, median) for _, recording, median in rows if recording in environments]
     found = {environments[recording] for recording, _ in times}
     if len(found) == 1:
@@ -181,44 +195,52 @@ def _by_environment(
 
 
 def _rank(row: Row, count: _Count) -> Rank:
-    ratios = count.ratios
     return Rank(
-        row["run"],
-        row["rank"] if row["rank"] != NO_RANK else None,
-        row["host"] or None,
-        row["device_name"] or None,
-        count.votes,
-        count.dissenting,
-        len(ratios),
-        statistics.median(ratios) if ratios else None,
+        run=row["run"],
+        rank=row["rank"] if row["rank"] != NO_RANK else None,
+        host=row["host"] or None,
+        device=row["device_name"] or None,
+        votes=count.votes,
+        dissenting=count.dissenting,
+        timings=len(count.ratios),
+        time_ratio=statistics.median(count.ratios) if count.ratios else None,
     )
 
 
 def _judge(ranks: Sequence[Rank]) -> Fleet:
-    factor = spread_of([rank.factor for rank in ranks if rank.factor is not None])
+    time_ratio = spread_of([rank.time_ratio for rank in ranks if rank.time_ratio is not None])
     dissent = spread_of([rank.dissent for rank in ranks if rank.dissent is not None])
-    judged = [_named(rank, factor, dissent) for rank in ranks]
-    return Fleet(sorted(judged, key=_outliers_first), factor, dissent)
+    judged = [_judged(rank, time_ratio, dissent) for rank in ranks]
+    return Fleet(sorted(judged, key=_outliers_first), time_ratio, dissent)
 
 
 def _outliers_first(rank: Rank) -> tuple[bool, float, str, int]:
-    return (not rank.outlier, -(rank.factor or 0.0), rank.run, -1 if rank.rank is None else rank.rank)
+    return (not rank.outlier, -(rank.time_ratio or 0.0), rank.run, -1 if rank.rank is None else rank.rank)
 
 
-def _named(rank: Rank, factor: Spread | None, dissent: Spread | None) -> Rank:
-    found: dict[str, str] = {}
-    if factor is not None and rank.factor is not None:
-        least = LEAST_FACTOR * factor.median
-        if factor.is_outside(rank.factor, least):
-            percent = 100 * (rank.factor / factor.median - 1)
-            found[SLOW if percent > 0 else FAST] = (
-                f"{abs(percent):.1f} % {'slower' if percent > 0 else 'faster'} than the median of {factor.count:,} ranks "
-                f"(limit {100 * factor.limit(least) / factor.median:.1f} %)"
-            )
-    share = rank.dissent
-    if dissent is not None and share is not None and share > dissent.median and dissent.is_outside(share, LEAST_SHARE):
-        limit = dissent.median + dissent.limit(LEAST_SHARE)
-        found[DISSENTS] = (
-            f"{100 * share:.0f} % of its votes dissent, median {100 * dissent.median:.0f} % (limit {100 * limit:.0f} %)"
-        )
+def _judged(rank: Rank, time_ratio: Spread | None, dissent: Spread | None) -> Rank:
+    """The rank with the reasons for which it is an outlier."""
+    found = {**_time_reason(rank.time_ratio, time_ratio), **_dissent_reason(rank.dissent, dissent)}
     return replace(rank, outlier=tuple(found), reasons=tuple(found.values())) if found else rank
+
+
+def _time_reason(ratio: float | None, spread: Spread | None) -> dict[str, str]:
+    if spread is None or ratio is None:
+        return {}
+    least = LEAST_RATIO * spread.median
+    if not spread.is_outside(ratio, least):
+        return {}
+    percent = 100 * (ratio / spread.median - 1)
+    how = "slower" if percent > 0 else "faster"
+    limit = 100 * spread.limit(least) / spread.median
+    reason = f"{abs(percent):.1f} % {how} than the median of {spread.count:,} ranks (limit {limit:.1f} %)"
+    return {SLOW if percent > 0 else FAST: reason}
+
+
+def _dissent_reason(share: float | None, spread: Spread | None) -> dict[str, str]:
+    if spread is None or share is None or share <= spread.median or not spread.is_outside(share, LEAST_SHARE):
+        return {}
+    limit = 100 * (spread.median + spread.limit(LEAST_SHARE))
+    return {
+        DISSENTS: f"{100 * share:.0f} % of its votes dissent; the median is {100 * spread.median:.0f} % (limit {limit:.0f} %)"
+    }

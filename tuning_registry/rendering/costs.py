@@ -3,109 +3,106 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.model.canonical import parse_config
 from tuning_registry.model.names import rank_ranges
-from tuning_registry.rendering.base import (
-    GROUP,
-    Format,
-    entry_group,
-    entry_head,
-    entry_title,
-    join_lines,
-    render_csv,
-    render_json,
-    tie_mark,
-    voters_text,
-)
+from tuning_registry.rendering.base import GROUP, Format, Record, join_lines, render_results
+from tuning_registry.rendering.votes import entry_title, tie_mark, voters_text
+from tuning_registry.wording import count_of, slower_text
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
-    from tuning_registry.operations.costs import CostedEntry
-    from tuning_registry.operations.election.tally import Choice
-    from tuning_registry.rules.evidence import Gap
+    from tuning_registry.operations.costs import DisagreementCost
+    from tuning_registry.rules.evidence import Gap, Slowdown
 
-_ENTRY = ("arch", "kernel", "key", "verdict", "cost_percent", "winner_failed_on")
-_CHOICE = ("config", "count", "of", "gap_percent", "noise_percent", "choice_cost_percent", "timed_by", "ranks", "runs")
-
-
-def render_costs(costed: Sequence[CostedEntry], style: Format) -> str:
-    """Every split entry, the most costly first: verdict, cost, and each choice with its gap to the winner."""
-    if style is Format.json:
-        return render_json([_entry(found) | {"votes": _choices(found), **entry_group(found.entry)} for found in costed])
-    if style is Format.csv:
-        rows = [
-            {**_entry(found), "config": choice.config, "count": choice.count, "of": found.entry.votes, **_gap(gap),
-             "ranks": rank_ranges(choice.ranks), "runs": sorted(choice.voters or {}), **entry_group(found.entry)}
-            for found in costed for choice, gap in _with_gaps(found)
-        ]  # fmt: skip
-        return render_csv(rows, [*_ENTRY, *_CHOICE, *GROUP])
-    return "\n".join(_block(found) for found in costed)
-
-
-def percent(value: float | None) -> str:
-    """`+59.3 %`, or `?` for what is not known."""
-    if value is None:
-        return "?"
-    return f"{value:+.1f} %" if math.isfinite(value) else "fails"
+_ENTRY: Final = (
+    "arch",
+    "kernel",
+    "key",
+    "verdict",
+    "winner_slower_for_dissenters_percent",
+    "winner_slower_for_dissenters_noise_percent",
+    "winner_slower_for_dissenters_beyond_noise",
+    "winner_slower_than_fastest_percent",
+    "winner_slower_than_fastest_noise_percent",
+    "winner_slower_than_fastest_beyond_noise",
+    "fastest_config",
+    "winner_failed_on_dissenters",
+)
+_CHOICE: Final = ("config", "votes", "total_votes", "slower_than_winner_percent", "noise_percent", "winner_slower_percent",
+                  "timed_by_ranks", "ranks", "runs")  # fmt: skip
+_INDENT: Final = " " * 6
 
 
-def _with_gaps(found: CostedEntry) -> list[tuple[Choice, Gap | None]]:
-    return list(zip(found.entry.choices, (None, *found.gaps), strict=True))
+def render_costs(costed: Sequence[DisagreementCost], style: Format) -> str:
+    """Every disagreement, the most costly first: its verdict, what the winner costs, and how each choice compares."""
+    return render_results(
+        costed, style, (*_ENTRY, *_CHOICE, *GROUP), lambda found: "\n".join(map(_block, found)), _rows
+    )
 
 
-def _entry(found: CostedEntry) -> dict[str, Any]:
-    return {**entry_head(found.entry), "verdict": found.verdict, "cost_percent": rounded(found.cost_percent),
-            "winner_failed_on": found.failed}  # fmt: skip
+def _rows(found: DisagreementCost) -> Iterable[Record]:
+    record: dict[str, Any] = found.to_dict()
+    for choice, fields in zip(found.entry.choices, record["choices"], strict=True):
+        yield {**record, **fields, "ranks": rank_ranges(choice.ranks), "runs": sorted(choice.voters or {})}
 
 
-def _choices(found: CostedEntry) -> list[dict[str, Any]]:
-    return [
-        {"config": parse_config(choice.config), "count": choice.count, **_gap(gap), "ranks": choice.ranks,
-         "runs": choice.voters}
-        for choice, gap in _with_gaps(found)
-    ]  # fmt: skip
-
-
-def _gap(gap: Gap | None) -> dict[str, Any]:
-    return {
-        "gap_percent": rounded(gap.gap_percent) if gap else None,
-        "noise_percent": rounded(gap.noise_percent) if gap else None,
-        "choice_cost_percent": rounded(gap.cost_percent) if gap else None,
-        "timed_by": gap.ranks if gap else None,
-    }
-
-
-def rounded(value: float | None) -> float | None:
-    """A percentage as data; None for what is not known or, like the slowdown of a config that failed, no number."""
-    return None if value is None or not math.isfinite(value) else round(value, 2)
-
-
-def _block(found: CostedEntry) -> str:
+def _block(found: DisagreementCost) -> str:
     entry = found.entry
+    lines = [
+        f"{found.verdict:<9}  {entry_title(entry)}",
+        _INDENT + printable(entry.key) + tie_mark(entry),
+        *(printable(_INDENT + line) for line in _summary(found)),
+    ]
     width = max(len(short_config(choice.config)) for choice in entry.choices)
-    lines = [f"{found.verdict:<9} {percent(found.cost_percent):>10}  {entry_title(entry)}",
-             "      " + printable(entry.key) + tie_mark(entry)]  # fmt: skip
-    if found.failed:
-        lines.append(f"      the winner failed on {found.failed} of the ranks that chose otherwise")
-    said = ["winner", *(_gap_text(gap) for gap in found.gaps)]
-    span = max(map(len, said))
-    for choice, text in zip(entry.choices, said, strict=True):
-        shown = (
-            f"{choice.count:>5}  {short_config(choice.config):<{width}}  {text:<{span}}  {voters_text(choice.voters)}"
-        )
-        lines.append(printable(shown))
+    comparisons = ["elected", *(_comparison(gap) for gap in found.gaps)]
+    span = max(map(len, comparisons))
+    for choice, text in zip(entry.choices, comparisons, strict=True):
+        config = f"{short_config(choice.config):<{width}}"
+        lines.append(printable(f"{choice.count:>5}  {config}  {text:<{span}}  {voters_text(choice.voters)}"))
     return join_lines(lines)
 
 
-def _gap_text(gap: Gap | None) -> str:
+def _summary(found: DisagreementCost) -> Iterable[str]:
+    """What the elected config costs the ranks that chose otherwise, and how far it is from the fastest config."""
+    if found.failed:
+        yield f"The elected config failed on {count_of(found.failed, 'rank')} that chose otherwise."
+    if found.dissenters is not None:
+        ranks = count_of(found.dissenters.ranks, "rank")
+        yield (
+            f"For the {ranks} that chose otherwise, the elected config is {slower_text(found.dissenters.percent)} than "
+            f"their own choice on average ({_noise(found.dissenters)})."
+        )
+    if found.fleet is not None and found.fastest is not None:
+        ranks = count_of(found.fleet.ranks, "rank")
+        if found.fastest == found.entry.choices[0].config:
+            yield f"Over all {ranks}, the elected config has the lowest median time."
+        elif math.isinf(found.fleet.percent):
+            yield f"Over all {ranks}, the elected config fails on most; the fastest is {short_config(found.fastest)}."
+        else:
+            yield (
+                f"Over all {ranks}, its median time is {found.fleet.percent:.1f} % above that of the fastest config, "
+                f"{short_config(found.fastest)} ({_noise(found.fleet)})."
+            )
+
+
+def _noise(slowdown: Slowdown) -> str:
+    if slowdown.noise_percent is None:
+        return "the noise is unknown"
+    where = "within" if slowdown.is_within_noise else "beyond"
+    return f"{where} the noise of {slowdown.noise_percent:.1f} %"
+
+
+def _comparison(gap: Gap | None) -> str:
+    """How a choice compares with the elected config."""
     if gap is None:
-        return "not timed beside the winner"
-    mark = "within noise" if gap.is_within_noise else "beyond noise"
-    if not gap.is_within_noise and abs(gap.gap_percent) <= gap.noise_percent:
-        mark = "only there beyond noise"  # on the ranks that chose it, not over all of them
-    costs = f", costs {percent(gap.cost_percent)}" if gap.cost_percent is not None else ""
-    return f"gap {percent(gap.gap_percent)}{costs} ({mark} of {gap.noise_percent:.1f} %)"
+        return "no rank timed it together with the elected config"
+    noise = gap.noise_percent
+    typical = "no clear difference" if abs(gap.slower_percent) <= noise else slower_text(gap.slower_percent)
+    text = f"{typical} on a typical rank (noise {noise:.1f} %)"
+    if gap.winner_slower_percent is None:
+        return text
+    own = "as fast" if abs(gap.winner_slower_percent) <= noise else slower_text(gap.winner_slower_percent)
+    return f"{text}; elected config {own} on the ranks that chose it"

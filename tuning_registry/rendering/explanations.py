@@ -1,154 +1,91 @@
-"""Explained entries, as text."""
+"""Explained entries as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.model.canonical import parse_config
 from tuning_registry.model.names import rank_ranges
-from tuning_registry.rendering.base import (
-    GROUP,
-    Format,
-    entry_group,
-    entry_head,
-    entry_title,
-    join_lines,
-    render_columns,
-    render_csv,
-    render_json,
-    voters_text,
-)
-from tuning_registry.rendering.costs import percent, rounded
+from tuning_registry.rendering.base import GROUP, Format, Record, join_lines, render_columns, render_results
+from tuning_registry.rendering.votes import entry_title, voters_text
+from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
-    from tuning_registry.operations.explain import DeviceView, ExplainedConfig, ExplainedEntry
+    from tuning_registry.operations.explain import ExplainedConfig, ExplainedEntry
     from tuning_registry.rules.near_keys import NearKey
 
-_CSV = ("arch", "kernel", "key", "winner", "why", "seen_by", "recordings", "stale", "config", "votes", "of", "ranks", "runs",
-        "median_ms", "timed_by", "failed_on", "slower_percent", "banned_by")  # fmt: skip
-_INDENT = " " * 6
+_COLUMNS: Final = ("arch", "kernel", "key", "elected", "why", "recordings_on_arch", "stale_recordings", "config", "votes",
+                   "total_votes", "ranks", "runs", "median_ms", "timed_by_ranks", "failed_on_ranks",
+                   "slower_than_fastest_percent", "banned_by_override", *GROUP)  # fmt: skip
+_INDENT: Final = " " * 6
 
 
 def render_explained(entries: Sequence[ExplainedEntry], style: Format) -> str:
-    """Entries with everything that is known about them; in CSV one line a config."""
-    if style is Format.json:
-        return render_json([_entry(found) for found in entries])
-    if style is Format.csv:
-        return render_csv([row for found in entries for row in _csv_rows(found)], [*_CSV, *GROUP])
-    return "\n".join(_block(found) for found in entries)
+    """Entries with everything that is known about them; the CSV has one line per config."""
+    return render_results(entries, style, _COLUMNS, lambda found: "\n".join(map(_block, found)), _rows)
 
 
 def near_key_text(near: NearKey) -> str:
-    """A recorded key and what differs: `M=128|...  (M: 96 here, 128 recorded)`."""
-    said = [
-        f"{one.field}: {one.asked or 'absent'} here, {one.recorded or 'absent'} recorded" for one in near.differences
-    ]
-    return printable(f"{near.key}  ({'; '.join(said)})")
+    """A recorded key and the fields that differ: `M=128|...  (M: 96 asked for, 128 recorded)`."""
+    fields = (
+        f"{one.field}: {one.asked or 'absent'} asked for, {one.recorded or 'absent'} recorded"
+        for one in near.differences
+    )
+    return printable(f"{near.key}  ({'; '.join(fields)})")
 
 
-def _entry(found: ExplainedEntry) -> dict[str, Any]:
-    return {
-        **entry_head(found.entry),
-        "config": parse_config(found.config) if found.config else None,
-        "why": found.why,
-        "decided_by": found.decided_by,
-        "votes": found.entry.votes,
-        "seen_by": found.seen_by,
-        "recordings": found.recordings,
-        "stale": found.entry.stale,
-        "configs": [_config(one) for one in found.configs],
-        "overrides": [asdict(one) | {"config": parse_config(one.config)} for one in found.overrides],
-        "observed": dict(found.observed),
-        "devices": [_device(one) for one in found.devices],
-        **entry_group(found.entry),
-    }
-
-
-def _config(one: ExplainedConfig) -> dict[str, Any]:
-    return {
-        "config": parse_config(one.config),
-        "votes": one.votes,
-        "runs": {run: list(ranks) for run, ranks in one.voters.items()},
-        "median_ms": one.median_ms,
-        "timed_by": one.timed_by,
-        "failed_on": one.failed_on,
-        "slower_percent": rounded(one.slower_percent),
-        "banned_by": one.banned_by,
-    }
-
-
-def _device(one: DeviceView) -> dict[str, Any]:
-    configs = sorted({*one.votes, *one.medians_ms}, key=lambda text: (-one.votes.get(text, 0), text))
-    return {
-        "device": one.device or None,
-        "configs": [
-            {"config": parse_config(text), "votes": one.votes.get(text, 0), "median_ms": one.medians_ms.get(text)}
-            for text in configs
-        ],
-    }
-
-
-def _csv_rows(found: ExplainedEntry) -> list[dict[str, Any]]:
-    common = {**entry_head(found.entry), "why": found.why, "seen_by": found.seen_by, "recordings": found.recordings,
-              "stale": found.entry.stale, "of": found.entry.votes, **entry_group(found.entry)}  # fmt: skip
-    return [
-        {
+def _rows(found: ExplainedEntry) -> Iterable[Record]:
+    common = found.to_dict()
+    for one in found.configs:
+        yield {
             **common,
-            **_config(one),
-            "config": one.config,
-            "winner": str(one.config == found.config).lower(),
+            **one.to_dict(),
+            "elected": one.config == found.config,
             "ranks": rank_ranges([rank for ranks in one.voters.values() for rank in ranks]),
             "runs": sorted(one.voters),
         }
-        for one in found.configs
-    ]
 
 
 def _block(found: ExplainedEntry) -> str:
     entry = found.entry
     shown = short_config(found.config) if found.config else "no config"
     lines = [
-        entry_title(entry),
-        printable(_INDENT + entry.key),
-        printable(f"{_INDENT}{shown}: {found.why}"),
-        f"{_INDENT}seen by {found.seen_by} of {found.recordings} recordings on {printable(entry.arch)}",
+        entry.key,
+        f"{shown}: {found.why}",
+        f"{entry.votes:,} of {count_of(found.recordings, 'recording')} on {entry.arch} voted on it",
     ]
-    if entry.stale:
-        lines.append(f"{_INDENT}stale: {entry.stale} chose from other candidates than the newest recording of it had")
+    if found.stale:
+        lines.append(f"stale: {count_of(found.stale, 'recording')} chose from other candidates than the newest one")
     for one in found.overrides:
         until = f" until {one.until}" if one.until else ""
-        lines.append(
-            printable(
-                f"{_INDENT}#{one.id} {one.action} of {short_config(one.config)} for {one.key}{until}, {one.author}: {one.reason}"
-            )
-        )
-    lines += [printable(f"{_INDENT}no vote of {count} recording{'s' * (count != 1)}: {reason}")
-              for reason, count in found.observed.items()]  # fmt: skip
-    table = render_columns([_shown(one, found) for one in found.configs], _columns(found)) if found.configs else ""
-    return join_lines(lines) + "".join(_INDENT + line for line in table.splitlines(keepends=True)) + _devices(found)
+        config = short_config(one.config)
+        lines.append(f"#{one.id} {one.action} of {config} for {one.key}{until}, {one.author}: {one.reason}")
+    lines += [f"{count_of(n, 'recording')} did not vote: {reason}" for reason, n in found.observed.items()]
+    text = join_lines([entry_title(entry), *(printable(_INDENT + line) for line in lines)])
+    table = render_columns([_row(one, found) for one in found.configs], _shown(found)) if found.configs else ""
+    return text + "".join(_INDENT + line for line in table.splitlines(keepends=True)) + _devices(found)
 
 
-def _columns(found: ExplainedEntry) -> list[str]:
+def _shown(found: ExplainedEntry) -> list[str]:
+    """The columns of the configs; those about timings only if there are any."""
     is_timed = any(one.timed_by or one.failed_on for one in found.configs)
     has_failed = any(one.failed_on for one in found.configs)
-    timed = ["median_ms", "slower", "timed", *(["failed"] if has_failed else [])] if is_timed else []
-    return ["votes", *timed, "config", "who"]
+    timed = ["median_ms", "slower_than_fastest", "timed_by", *(["failed_on"] if has_failed else [])] if is_timed else []
+    return ["votes", *timed, "config", "chosen_by"]
 
 
-def _shown(one: ExplainedConfig, found: ExplainedEntry) -> dict[str, Any]:
+def _row(one: ExplainedConfig, found: ExplainedEntry) -> Record:
     banned = f"  [banned by #{one.banned_by}]" if one.banned_by is not None else ""
     return {
         "votes": f"{one.votes}/{found.entry.votes}",
         "median_ms": None if one.median_ms is None else f"{one.median_ms:.6g}",
-        "slower": None if one.slower_percent is None else percent(one.slower_percent),
-        "timed": one.timed_by,
-        "failed": one.failed_on,
+        "slower_than_fastest": None if one.slower_percent is None else f"{one.slower_percent:.1f} %",
+        "timed_by": count_of(one.timed_by, "rank"),
+        "failed_on": count_of(one.failed_on, "rank"),
         "config": short_config(one.config) + banned,
-        "who": voters_text(one.voters),
+        "chosen_by": voters_text(one.voters),
     }
 
 
@@ -156,9 +93,8 @@ def _devices(found: ExplainedEntry) -> str:
     lines = []
     for view in found.devices:
         lines.append(f"{_INDENT}on {view.device or 'an unknown device'}:")
-        for text in sorted({*view.votes, *view.medians_ms}, key=lambda text: (-view.votes.get(text, 0), text)):
+        for text in view.configs:
             median = view.medians_ms.get(text)
             timed = f", {median:.6g} ms" if median is not None else ""
-            votes = view.votes.get(text, 0)
-            lines.append(f"{_INDENT}  {short_config(text)}: {votes} {'vote' if votes == 1 else 'votes'}{timed}")
+            lines.append(f"{_INDENT}  {short_config(text)}: {count_of(view.votes.get(text, 0), 'vote')}{timed}")
     return join_lines(map(printable, lines))

@@ -1,58 +1,60 @@
-"""Overrides and exports, as text."""
+"""Overrides and exports as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.model.canonical import parse_config
-from tuning_registry.rendering.base import Format, render_columns, render_csv, render_json
+from tuning_registry.rendering.base import SECONDS, Format, Record, columns_in_use, render_columns, render_results
 
-if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
+if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
     from tuning_registry.operations.export_log import ExportRecord
-    from tuning_registry.operations.overrides import Override
+    from tuning_registry.rules.overrides import Override
 
-_OVERRIDE = ("id", "action", "arch", "kernel", "key", "config", "reason", "author", "until", "created_at", "lifts")
-_EXPORT = (
-    "digest",
+_OVERRIDE: Final = (
+    "id",
+    "action",
     "arch",
-    "policy",
-    "entries",
-    "recordings",
-    "runs",
-    "filters",
-    "output",
-    "exported_by",
-    "exported_at",
+    "kernel",
+    "key",
+    "config",
+    "reason",
+    "author",
+    "until",
+    "created_at",
+    "lifts",
 )
-_SECONDS = len("2026-11-30T12:00:00")  # people need no microseconds
+_EXPORT: Final = ("digest", "arch", "policy", "entries", "recordings", "runs", "filters", "output", "exported_by",
+                  "exported_at")  # fmt: skip
 
 
 def render_overrides(overrides: Sequence[Override], style: Format) -> str:
-    """Overrides with who decided them and until when."""
-    rows = [asdict(override) for override in overrides]
-    if style is Format.json:
-        return render_json([{**row, "config": parse_config(row["config"])} for row in rows])
-    if style is Format.csv:
-        return render_csv(rows, _OVERRIDE)
-    shown = [{**row, "config": short_config(row["config"]), "created_at": row["created_at"][:_SECONDS]} for row in rows]
-    return render_columns(shown, _used(shown, _OVERRIDE))
+    """Overrides with who decided them and until when they apply."""
+    return render_results(overrides, style, _OVERRIDE, _overrides_text)
+
+
+def _overrides_text(overrides: Sequence[Override]) -> str:
+    rows = [
+        {**one.to_dict(), "config": short_config(one.config), "created_at": one.created_at[:SECONDS]}
+        for one in overrides
+    ]
+    return render_columns(rows, columns_in_use(rows, _OVERRIDE, always=3))
 
 
 def render_exports(exports: Sequence[ExportRecord], style: Format) -> str:
-    """Exported tables, one a line; in JSON with every filter."""
-    rows = [asdict(record) for record in exports]
-    if style is Format.json:
-        return render_json(rows)
-    flat = [{**row, "filters": [f"{name}={value}" for name, value in row["filters"].items()]} for row in rows]
-    if style is Format.csv:
-        return render_csv(flat, _EXPORT)
-    shown = [{**row, "digest": row["digest"][:16], "exported_at": row["exported_at"][:_SECONDS]} for row in flat]
-    return render_columns(shown, _used(shown, _EXPORT))
+    """Exported tables, one per line; JSON has every filter."""
+    return render_results(exports, style, _EXPORT, _exports_text, _export_rows)
 
 
-def _used(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Columns that say anything."""
-    return [name for name in columns if any(row[name] not in (None, [], "") for row in rows)] or list(columns[:3])
+def _export_rows(record: ExportRecord) -> Iterable[Record]:
+    yield {**record.to_dict(), "filters": [f"{name}={value}" for name, value in record.filters.items()]}
+
+
+def _exports_text(exports: Sequence[ExportRecord]) -> str:
+    rows = [
+        {**row, "digest": row["digest"][:16], "exported_at": row["exported_at"][:SECONDS]}
+        for record in exports
+        for row in _export_rows(record)
+    ]
+    return render_columns(rows, columns_in_use(rows, _EXPORT, always=3))

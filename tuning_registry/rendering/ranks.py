@@ -1,52 +1,42 @@
-"""Ranks beside their fleet, as text."""
+"""Ranks compared with their fleet, as text."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-from tuning_registry.rendering.base import Format, render_columns, render_csv, render_json
+from tuning_registry.rendering.base import Format, Record, render_columns, render_results
 
-if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
+if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
     from tuning_registry.operations.ranks import Rank
 
-_COLUMNS = ("run", "rank", "host", "device", "votes", "dissenting", "timings", "factor", "outlier", "reasons")
+_COLUMNS: Final = ("run", "rank", "host", "device", "votes", "dissenting_votes", "timings", "slowdown_percent", "outlier",
+                   "reasons")  # fmt: skip
+_SHOWN: Final = ("run", "rank", "host", "device", "votes", "dissenting_votes", "timings", "slowdown", "outlier")
 
 
 def render_ranks(ranks: Sequence[Rank], style: Format) -> str:
-    """Every rank with its votes, its factor, and what sets it apart."""
-    rows = [_row(rank) for rank in ranks]
-    if style is Format.json:
-        return render_json(rows)
-    if style is Format.csv:
-        return render_csv(rows, _COLUMNS)
-    if not rows:
+    """Every rank: its votes, how much slower than the fleet it is, and why it is an outlier."""
+    return render_results(ranks, style, _COLUMNS, _text)
+
+
+def _text(ranks: Sequence[Rank]) -> str:
+    if not ranks:
         return ""
-    columns = ["run", "rank", "host", "device", "votes", "dissent", "timings", "factor", "outlier"]
-    devices = {rank.device for rank in ranks}
-    silent = {
+    hidden = {
         "host": not any(rank.host for rank in ranks),
-        "device": len(devices) < 2,  # one device for all tells nothing apart
+        "device": len({rank.device for rank in ranks}) < 2,  # one device for all distinguishes nothing
         "outlier": not any(rank.outlier for rank in ranks),
     }
-    return render_columns([_shown(rank) for rank in ranks], [name for name in columns if not silent.get(name)])
+    return render_columns([_row(rank) for rank in ranks], [name for name in _SHOWN if not hidden.get(name)])
 
 
-def _row(rank: Rank) -> dict[str, Any]:
-    factor = rank.factor
-    return {name: getattr(rank, name) for name in _COLUMNS} | {
-        "factor": None if factor is None or not math.isfinite(factor) else round(factor, 4),
-        "outlier": list(rank.outlier),
-        "reasons": list(rank.reasons),
-    }
-
-
-def _shown(rank: Rank) -> dict[str, Any]:
+def _row(rank: Rank) -> Record:
     share = rank.dissent
+    slowdown = rank.slowdown_percent
     return {
-        **_row(rank),
-        "dissent": None if share is None else f"{100 * share:.1f} %",
-        "factor": None if rank.factor is None else f"{rank.factor:.3f}",
+        **rank.to_dict(),
+        "dissenting_votes": None if share is None else f"{rank.dissenting} ({100 * share:.1f} %)",
+        "slowdown": None if slowdown is None else f"{slowdown:+.1f} %",
         "outlier": "; ".join(f"{what}: {why}" for what, why in zip(rank.outlier, rank.reasons, strict=True)),
     }

@@ -1,77 +1,145 @@
-"""What timings say about configs: gaps, costs, and the configs that policies other than the majority elect.
+"""What timings say about configs: differences, slowdowns, and the winners of policies that judge by time.
 
-Pure functions, standard library only. Everywhere a config's times are `{rank: (median, p20, p80)}` in
-milliseconds, None for a rank on which it failed; a rank is known by its recording's id.
+Pure functions, standard library only. A config's times are `{rank: (median, p20, p80)}` in milliseconds, with None
+for a rank on which it failed. A rank is identified by the id of its recording.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from enum import StrEnum
 
+from tuning_registry.errors import UsageError
 from tuning_registry.model.records import Times
 
 ByRank = Mapping[int, Times | None]
 ByConfig = Mapping[str, ByRank]
 
-MAJORITY: Final = "majority"
-FASTEST: Final = "fastest"
-MINIMAX: Final = "minimax"
-POLICIES: Final = (MAJORITY, FASTEST, MINIMAX)
+
+class Policy(StrEnum):
+    """Who decides an entry: the votes, or the timings."""
+
+    MAJORITY = "majority"
+    FASTEST = "fastest"
+    MINIMAX = "minimax"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Policy:
+        raise UsageError(f"unknown policy {value!r}; expected {', '.join(cls)}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """How a config that some ranks chose compares with the winner.
 
     Attributes:
-        gap_percent: 100 times the median, over the ranks that timed both, of its median over the winner's,
-            less 1. Negative: it is faster.
+        slower_percent: 100 times the median, over the ranks that timed both, of its median time over the winner's,
+            less 1. Negative if it is faster.
         noise_percent: 100 times the median, over the same ranks, of the mean width of the two 20th-80th
-            percentile ranges over the winner's median. Gaps below it are no difference.
-        cost_percent: 100 times the median, over the ranks that chose it, of the winner's median over its own,
-            less 1: what the winner costs them. None when none of them timed both.
-        ranks: How many timed both.
+            percentile ranges over the winner's median. A smaller difference means nothing.
+        winner_slower_percent: 100 times the median, over the ranks that chose it, of the winner's median time over
+            its own, less 1. None if none of them timed both.
+        ranks: How many ranks timed both.
     """
 
-    gap_percent: float
+    slower_percent: float
     noise_percent: float
-    cost_percent: float | None
+    winner_slower_percent: float | None
     ranks: int
 
     @property
     def is_within_noise(self) -> bool:
-        """Whether neither all ranks nor those that chose it could tell the two apart."""
-        return max(abs(self.gap_percent), self.cost_percent or 0.0) <= self.noise_percent
+        """Whether neither all ranks nor those that chose it can tell the two configs apart."""
+        return max(abs(self.slower_percent), self.winner_slower_percent or 0.0) <= self.noise_percent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """How much slower the winner is than what it is compared with.
+
+    Attributes:
+        percent: The slowdown; infinite if the winner failed on most ranks.
+        noise_percent: The noise of the timings behind it, as for `Gap`; None if no rank timed both.
+        ranks: How many ranks it is about.
+    """
+
+    percent: float
+    noise_percent: float | None
+    ranks: int
+
+    @property
+    def is_within_noise(self) -> bool:
+        """Whether the timings are too noisy to show it."""
+        return self.percent <= (self.noise_percent or 0.0)
 
 
 def compare(winner: ByRank, other: ByRank, chose_other: Collection[int]) -> Gap | None:
-    """The gap between the winner and another config; None when no rank timed both."""
-    pairs = {rank: (w, o) for rank, w in winner.items() if w and (o := other.get(rank)) and w[0] > 0 and o[0] > 0}
+    """The gap between the winner and another config; None if no rank timed both."""
+    pairs = _timed_both(winner, other)
     if not pairs:
         return None
-    gaps = [o[0] / w[0] - 1 for w, o in pairs.values()]
-    noise = [(max(0.0, w[2] - w[1]) + max(0.0, o[2] - o[1])) / 2 / w[0] for w, o in pairs.values()]
-    costs = [pairs[rank][0][0] / pairs[rank][1][0] - 1 for rank in chose_other if rank in pairs]
+    lost = [pairs[rank][0][0] / pairs[rank][1][0] - 1 for rank in chose_other if rank in pairs]
     return Gap(
-        100 * statistics.median(gaps),
-        100 * statistics.median(noise),
-        100 * statistics.median(costs) if costs else None,
-        len(pairs),
+        slower_percent=100 * statistics.median(o[0] / w[0] - 1 for w, o in pairs.values()),
+        noise_percent=_noise_percent(pairs.values()),
+        winner_slower_percent=100 * statistics.median(lost) if lost else None,
+        ranks=len(pairs),
     )
 
 
-def slowdowns(winner: ByRank, chosen: Mapping[int, ByRank]) -> list[float]:
-    """What the winner costs each rank in `chosen`, `{rank: times of the config it chose}`: its time over theirs, less 1."""
-    found = ((winner.get(rank), own.get(rank)) for rank, own in chosen.items())
-    return [w[0] / o[0] - 1 for w, o in found if w and o and w[0] > 0 and o[0] > 0]
+def slowdown_of_dissenters(winner: ByRank, chosen: Mapping[int, ByRank]) -> Slowdown | None:
+    """What the winner costs the ranks that chose another config; None if none of them timed both.
+
+    The mean, over these ranks, of the winner's median time over that of their own choice, less 1.
+
+    Args:
+        winner: Times of the winner.
+        chosen: Each dissenting rank with the times of the config that it chose.
+    """
+    pairs = [pair for rank, own in chosen.items() for pair in _timed_both(winner, own, [rank]).values()]
+    if not pairs:
+        return None
+    lost = statistics.mean(w[0] / o[0] - 1 for w, o in pairs)
+    return Slowdown(percent=100 * lost, noise_percent=_noise_percent(pairs), ranks=len(pairs))
+
+
+def slowdown_of_fleet(winner: str, times: ByConfig) -> tuple[str, Slowdown] | None:
+    """The fastest config over all ranks, and how much slower the winner is; None if the winner was not timed.
+
+    Compares the `median_of_medians` of both. The median of ratios, which `compare` gives, can differ widely: it
+    ignores how slow the winner is on fewer than half of the ranks.
+    """
+    medians = {config: median_of_medians(by_rank) for config, by_rank in times.items()}
+    best, _, fastest = min(
+        ((median, text.encode(), text) for text, median in medians.items()), default=(math.inf, b"", "")
+    )
+    if winner not in times or not 0 < best < math.inf:
+        return None
+    if medians[winner] == best:
+        fastest = winner
+    pairs = _timed_both(times[winner], times[fastest])
+    return fastest, Slowdown(
+        percent=100 * (medians[winner] / best - 1),
+        noise_percent=_noise_percent(pairs.values()) if pairs else None,
+        ranks=len(times[winner]),
+    )
+
+
+def _timed_both(winner: ByRank, other: ByRank, ranks: Iterable[int] | None = None) -> dict[int, tuple[Times, Times]]:
+    """The times of both configs on the ranks (by default all) on which both worked."""
+    found = ((rank, winner.get(rank), other.get(rank)) for rank in (winner if ranks is None else ranks))
+    return {rank: (w, o) for rank, w, o in found if w and o and w[0] > 0 and o[0] > 0}
+
+
+def _noise_percent(pairs: Collection[tuple[Times, Times]]) -> float:
+    return 100 * statistics.median((max(0.0, w[2] - w[1]) + max(0.0, o[2] - o[1])) / 2 / w[0] for w, o in pairs)
 
 
 def median_of_medians(times: ByRank) -> float:
-    """The median over ranks of a config's median time in ms; a rank on which it failed counts as infinitely slow."""
+    """The median over ranks of a config's median time in ms. A rank on which it failed counts as infinitely slow."""
     medians = sorted(math.inf if found is None else found[0] for found in times.values())
     if not medians:
         return math.inf
@@ -82,7 +150,8 @@ def median_of_medians(times: ByRank) -> float:
 def worst_slowdowns(times: ByConfig) -> dict[str, float]:
     """Each config's largest time over that of the rank's fastest config, among all ranks that timed the entry.
 
-    A rank on which it failed, or which did not time it, counts as infinitely slow; one on which all failed, as none.
+    A rank on which the config failed, or that did not time it, counts as infinitely slow. A rank on which every
+    config failed does not count.
     """
     fastest: dict[int, float] = {}
     for by_rank in times.values():
@@ -99,18 +168,18 @@ def worst_slowdowns(times: ByConfig) -> dict[str, float]:
     return worst
 
 
-def elect(policy: str, times: ByConfig, banned: Collection[str] = ()) -> str | None:
-    """The config that `fastest` or `minimax` elects; None where timings decide nothing.
+def elect(policy: Policy, times: ByConfig, banned: Collection[str] = ()) -> str | None:
+    """The config that `fastest` or `minimax` elects; None if the timings decide nothing.
 
     `fastest`: the lowest median of per-rank medians. `minimax`: the smallest worst-case slowdown over ranks.
     Ties go to the smallest canonical text, compared byte by byte.
 
     Args:
-        policy: Which of the two.
+        policy: `fastest` or `minimax`.
         times: Timings of the entry's candidates.
-        banned: Configs that may not be elected; they still count as what others are compared with.
+        banned: Configs that may not be elected. Others are still compared with them.
     """
-    if policy == FASTEST:
+    if policy is Policy.FASTEST:
         scores = {config: median_of_medians(by_rank) for config, by_rank in times.items()}
     else:
         scores = worst_slowdowns(times)
@@ -130,12 +199,12 @@ def _ratio(time: float, fastest: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Generalized:
-    """One config for every key of a kernel, and what that costs.
+    """One config for every key of a kernel, with its cost.
 
     Attributes:
         config: For `*`: the smallest worst-case slowdown over the keys.
-        kept: Keys whose own winner beats it by more than the allowance: they keep an entry of their own.
-        worst_percent: The largest slowdown among the other keys; not below 0.
+        kept: Keys whose own winner beats it by more than the allowance. They keep their entry.
+        worst_percent: The largest slowdown among the other keys; at least 0.
     """
 
     config: str
@@ -145,15 +214,15 @@ class Generalized:
 
 def generalize(winners: Mapping[str, str], medians: Mapping[str, Mapping[str, float]], allowed_percent: float,
                banned: Collection[str] = ()) -> Generalized | None:  # fmt: skip
-    """The `*` entry of a kernel; None when no config is timed and works on every key.
+    """The `*` entry of a kernel; None if no config was timed and worked on every key.
 
     The slowdown of a config on a key is its median of medians over that of the key's winner, less 1. Ties go
     to the smallest canonical text, compared byte by byte.
 
     Args:
-        winners: Each key's winner.
-        medians: Each key's configs with their `median_of_medians`.
-        allowed_percent: Slowdown up to which a key is left to the `*` entry.
+        winners: The winner of each key.
+        medians: The configs of each key with their `median_of_medians`.
+        allowed_percent: Slowdown up to which the `*` entry serves a key.
         banned: Configs that may not become the `*` entry.
     """
     everywhere = set.intersection(*(set(by_config) for by_config in medians.values())) if medians else set()
@@ -175,5 +244,5 @@ def _slowdown(config: str, winner: str, medians: Mapping[str, float]) -> float:
         return 0.0
     best = medians.get(winner, math.inf)
     if math.isinf(best):
-        return math.inf  # the winner was never timed: nothing can be said to be close to it
+        return math.inf  # the winner was never timed, so nothing is known to be close to it
     return _ratio(medians[config], best) - 1

@@ -1,26 +1,25 @@
-"""Shape keys that resemble one another, and in which fields they differ; likewise names of kernels. Pure functions."""
+"""Shape keys compared field by field. Pure functions."""
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
-from tuning_registry.model.names import bare_name, is_positional, lookup_key, positional_key, split_key
+from tuning_registry.model.names import is_positional, lookup_key, positional_key, split_key
 
-SHOWN: Final = 5
+NEAREST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class KeyFieldDifference:
     """One field in which two keys differ.
 
     Attributes:
-        field: Name of the value, `?` without one, `dtype 2` for the second tensor argument.
-        asked, recorded: Its two values as the keys spell them; empty where a key lacks the field.
+        field: Name of the value; `?` if it has none; `dtype 2` for the second tensor argument.
+        asked, recorded: Its value in either key, as the key spells it; empty if the key lacks the field.
     """
 
     field: str
@@ -29,33 +28,33 @@ class Difference:
 
     @property
     def distance(self) -> float:
-        """From 0 to 1: how far apart two numbers of one sign are, as a share of the larger; 1 for everything else."""
+        """How far apart the values are, from 0 to 1: a share of the larger number; 1 if signs or types differ."""
         try:
             asked, recorded = float(self.asked), float(self.recorded)
         except ValueError:
             return 1.0
         larger = max(abs(asked), abs(recorded))
         near = abs(asked - recorded) / larger if larger > 0 else 0.0
-        return near if near <= 1 else 1.0  # also for NaN
+        return near if near <= 1 else 1.0  # NaN compares false, so it gives 1
 
 
 @dataclass(frozen=True, slots=True)
 class NearKey:
-    """A recorded key and what sets it apart from the one that was asked for."""
+    """A recorded key with the fields in which it differs from the key that was asked for."""
 
     key: str
-    differences: tuple[Difference, ...]
+    differences: tuple[KeyFieldDifference, ...]
 
 
 def is_same_key(one: str, other: str) -> bool:
-    """Whether two keys are one: equal in lookup spelling; by position where one came without names."""
+    """Whether two keys mean the same: equal in lookup spelling, or by position if one came without names."""
     if is_positional(one) or is_positional(other):
         return positional_key(one) == positional_key(other)
     return lookup_key(one) == lookup_key(other)
 
 
-def nearest_keys(asked: str, recorded: Iterable[str], count: int = SHOWN) -> list[NearKey]:
-    """The recorded keys that differ least: in the fewest fields, then by the closest numbers, then by text."""
+def nearest_keys(asked: str, recorded: Iterable[str], count: int = NEAREST) -> list[NearKey]:
+    """The recorded keys that differ in the fewest fields; then those with the closest numbers, then by text."""
     found = [NearKey(key, differences(asked, key)) for key in set(recorded)]
     return sorted(found, key=_least_first)[:count]
 
@@ -64,20 +63,20 @@ def _least_first(near: NearKey) -> tuple[int, float, bytes]:
     return (len(near.differences), sum(one.distance for one in near.differences), near.key.encode())
 
 
-def differences(asked: str, recorded: str) -> tuple[Difference, ...]:
-    """The fields in which two keys differ: values by name (by position where a key has no names), dtypes by place."""
+def differences(asked: str, recorded: str) -> tuple[KeyFieldDifference, ...]:
+    """The fields in which two keys differ: values by name, or by position if a key has no names; dtypes by place."""
     by_position = is_positional(asked) or is_positional(recorded)
     wanted, found = _fields(asked, by_position=by_position), _fields(recorded, by_position=by_position)
     names = dict.fromkeys((*wanted, *found))
     return tuple(
-        Difference(_shown_name(name), wanted.get(name, ("", ""))[1], found.get(name, ("", ""))[1])
+        KeyFieldDifference(_shown_name(name), wanted.get(name, ("", ""))[1], found.get(name, ("", ""))[1])
         for name in names
         if wanted.get(name, ("", ""))[0] != found.get(name, ("", ""))[0]
     )
 
 
 def _fields(key: str, *, by_position: bool) -> dict[tuple[str, int], tuple[str, str]]:
-    """`{(name, place): (value in lookup spelling, value as it stands)}`; the place only tells equal names apart."""
+    """`{(name, place): (value in lookup spelling, value as written)}`; the place tells equal names apart."""
     fields: dict[tuple[str, int], tuple[str, str]] = {}
     dtypes = values = 0
     seen: Counter[str] = Counter()
@@ -97,14 +96,3 @@ def _fields(key: str, *, by_position: bool) -> dict[tuple[str, int], tuple[str, 
 def _shown_name(name: tuple[str, int]) -> str:
     what, place = name
     return f"{what} {place}" if what in {"dtype", "?"} else what
-
-
-def similar_names(asked: str, recorded: Sequence[str]) -> list[str]:
-    """Recorded kernels whose full or function name is close to the one that was asked for, the closest first."""
-    bare: dict[str, list[str]] = {}
-    for name in recorded:
-        bare.setdefault(bare_name(name), []).append(name)
-    same = bare.get(bare_name(asked), [])
-    close = difflib.get_close_matches(asked, recorded, n=SHOWN, cutoff=0.75)
-    close_bare = difflib.get_close_matches(bare_name(asked), bare, n=SHOWN, cutoff=0.6)
-    return list(dict.fromkeys([*same, *close, *(name for short in close_bare for name in bare[short])]))[:SHOWN]

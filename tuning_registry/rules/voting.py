@@ -12,6 +12,7 @@ from typing import Any
 from tuning_registry.errors import RecordingError, printable
 from tuning_registry.formats.files import expand_glob
 from tuning_registry.formats.recordings import read_recording
+from tuning_registry.formats.sections import check_twin_keys
 from tuning_registry.model.canonical import parse_config
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.records import ByEntry, Recording
@@ -100,19 +101,6 @@ def _counts(
     if twin is not recording and twin.votes != recording.votes:
         raise RecordingError(recording.file, f"rank {header.rank} of run {header.run!r} is also in {twin.file}")
     return twin is recording
-
-
-def check_twin_keys(file: str, arch: str, kernel: str, keys: Iterable[str]) -> None:
-    """Refuse a recording that votes twice on one key, in two spellings.
-
-    Raises:
-        RecordingError: Names both spellings.
-    """
-    spelt: dict[str, str] = {}
-    for key in keys:
-        other = spelt.setdefault(lookup_key(key), key)
-        if other != key:
-            raise RecordingError(file, f"Triton cannot tell this key from {other!r}; expected one", (arch, kernel, key))
 
 
 def merge_votes(votes: ByEntry[Mapping[str, int]]) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:

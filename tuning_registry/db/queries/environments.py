@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -54,3 +55,9 @@ def of_packages(selection: Selection) -> list[sa.ColumnElement[bool]]:
 def version_asked(asked: str) -> str:
     """The stored form of a version filter."""
     return "" if asked == MISSING else asked
+
+
+def modules_known(environment_ids: Iterable[int]) -> sa.Select[Any]:
+    """Which modules have an owner in these environments? Columns: environment_id, module."""
+    owner = environment_modules
+    return sa.select(owner.c.environment_id, owner.c.module).where(owner.c.environment_id.in_(list(environment_ids)))

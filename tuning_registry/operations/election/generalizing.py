@@ -1,29 +1,29 @@
-"""`*` entries: one config for every key of a kernel, and entries of their own where that costs too much."""
+"""`*` entries: one config for all keys of a kernel, except those that it would slow down too much."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tuning_registry.model.names import ANY_KEY, bare_name
-from tuning_registry.operations.election.election import Evidence
-from tuning_registry.operations.election.tally import PINNED, Entry
-from tuning_registry.operations.overrides import Overrides
-from tuning_registry.rules.evidence import generalize, median_of_medians
+from tuning_registry.operations.election.tally import PINNED, EntryVotes, Winner
+from tuning_registry.operations.election.votes_by_shape import VotesByShape
+from tuning_registry.rules.evidence import Generalized, generalize, median_of_medians
+from tuning_registry.rules.overrides import Overrides
 
 Kernels = dict[str, dict[str, str]]  # {kernel: {key: canonical text}}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What generalizing did to a table.
+    """How much smaller generalizing made a table, and the slowdown that it costs.
 
     Attributes:
         percent: Slowdown that was allowed.
         kernels: Kernels that got a `*` entry.
-        saved: Entries that are no more needed, less the `*` entries.
-        worst_percent: The largest slowdown that a key now accepts against its own winner.
+        saved: Entries that are not needed any more, less the `*` entries.
+        worst_percent: The largest slowdown of a key against its own winner.
     """
 
     percent: float
@@ -33,59 +33,90 @@ class Saving:
 
 
 def generalize_entries(
-    entries: Sequence[Entry], unwritten: Sequence[Entry], percent: float, evidence: Evidence, overrides: Overrides
+    entries: Sequence[Winner],
+    unwritten: Sequence[EntryVotes],
+    percent: float,
+    votes: VotesByShape,
+    overrides: Overrides,
 ) -> tuple[Kernels, Saving]:
     """The configs of a table, with a `*` entry for every kernel whose timings allow it.
 
-    Keys that are pinned, were not timed, or on which the `*` config is banned keep their own entry. A kernel
-    keeps everything as it is when it has a `*` entry already, when its function name has entries of its own (which
-    `*` would come before), or when `*` would serve a key on which that config is banned and nothing else is left.
+    Keys that are pinned, were not timed, or ban the `*` config keep their entry. A kernel keeps all its entries if
+    it has a `*` entry already, if its bare function name has entries (`*` would come before them), or if `*` would
+    serve a key that bans its config and has no other.
 
     Args:
-        entries: Those that get into the table.
-        unwritten: Those that thresholds or bans keep out of it: `*` will serve their keys.
+        entries: The entries that the table gets.
+        unwritten: Entries that thresholds or bans keep out of the table; `*` will serve their keys.
         percent: Slowdown that is allowed.
-        evidence: Their timings.
+        votes: Their timings.
         overrides: Bans and pins.
     """
-    by_kernel: dict[str, list[Entry]] = {}
+    by_kernel: dict[str, list[Winner]] = {}
     for entry in entries:
         by_kernel.setdefault(entry.kernel, []).append(entry)
     table: Kernels = {}
     count, worst = 0, 0.0
     for kernel, members in by_kernel.items():
-        own = {entry.key: entry.choices[0].config for entry in members}
-        table[kernel] = own
-        if ANY_KEY in own or (bare_name(kernel) != kernel and bare_name(kernel) in by_kernel):
+        table[kernel] = {entry.key: entry.config for entry in members}
+        if ANY_KEY in table[kernel] or (bare_name(kernel) != kernel and bare_name(kernel) in by_kernel):
             continue
-        medians = {
-            entry.key: {config: median_of_medians(by_rank) for config, by_rank in evidence.of(entry.shape).items()}
-            for entry in members
-            if entry.decided_by != PINNED
-        }
-        timed = {key: found for key, found in medians.items() if own[key] in found}
-        banned = overrides.banned(members[0].arch, kernel, ANY_KEY)
-        made = generalize({key: own[key] for key in timed}, timed, percent, banned)
         others = [entry for entry in unwritten if entry.kernel == kernel]
-        arch = members[0].arch
-        if made is None or any(made.config in overrides.banned(arch, kernel, entry.key) for entry in others):
-            continue
-        without = {
-            key for key in timed
-            if key not in made.kept and made.config not in overrides.banned(arch, kernel, key)
-        }  # fmt: skip
-        table[kernel] = {ANY_KEY: made.config, **{key: text for key, text in own.items() if key not in without}}
-        count += 1
-        worst = max([worst, made.worst_percent, *(_slowdown_of(made.config, entry, evidence) for entry in others)])
+        medians = _medians(members, votes)
+        made = _any_key_entry(members, others, medians, percent, overrides)
+        if made is not None:
+            table[kernel] = _shortened(members, medians, made, overrides)
+            count += 1
+            worst = max([worst, made.worst_percent, *(_slowdown_percent(made.config, one, votes) for one in others)])
     saved = len(entries) - sum(map(len, table.values()))
-    return table, Saving(percent, count, saved, worst)
+    return table, Saving(percent=percent, kernels=count, saved=saved, worst_percent=worst)
 
 
-def _slowdown_of(config: str, entry: Entry, evidence: Evidence) -> float:
-    """What `*` costs a key that is not in the table, against the config it would have had; 0 where not timed."""
-    timed = evidence.of(entry.shape)
+def _medians(members: Sequence[Winner], votes: VotesByShape) -> dict[str, dict[str, float]]:
+    """The median of medians of every config, for each key that is not pinned and whose own config was timed."""
+    found = {}
+    for entry in members:
+        if entry.decided_by != PINNED:
+            times = votes.timings_by_config(entry.shape)
+            if entry.config in times:
+                found[entry.key] = {config: median_of_medians(by_rank) for config, by_rank in times.items()}
+    return found
+
+
+def _any_key_entry(
+    members: Sequence[Winner],
+    others: Sequence[EntryVotes],
+    medians: Mapping[str, Mapping[str, float]],
+    percent: float,
+    overrides: Overrides,
+) -> Generalized | None:
+    """The `*` entry of a kernel; None if there is none, or if it would serve a key that bans its config."""
+    arch, kernel = members[0].arch, members[0].kernel
+    winners = {entry.key: entry.config for entry in members if entry.key in medians}
+    made = generalize(winners, medians, percent, overrides.banned(arch, kernel, ANY_KEY))
+    if made is None or any(made.config in overrides.banned(arch, kernel, entry.key) for entry in others):
+        return None
+    return made
+
+
+def _shortened(
+    members: Sequence[Winner], medians: Mapping[str, Mapping[str, float]], made: Generalized, overrides: Overrides
+) -> dict[str, str]:
+    """The `*` entry, then the entries of the keys that it does not serve."""
+
+    def is_served(entry: Winner) -> bool:
+        if entry.key not in medians or entry.key in made.kept:
+            return False
+        return made.config not in overrides.banned(entry.arch, entry.kernel, entry.key)
+
+    return {ANY_KEY: made.config, **{entry.key: entry.config for entry in members if not is_served(entry)}}
+
+
+def _slowdown_percent(config: str, entry: EntryVotes, votes: VotesByShape) -> float:
+    """What `*` costs a key outside the table, against the config it would have had; 0 if either was not timed."""
+    times = votes.timings_by_config(entry.shape)
     own = entry.choices[0].config
-    if own not in timed or config not in timed:
+    if own not in times or config not in times:
         return 0.0
-    best, mine = median_of_medians(timed[own]), median_of_medians(timed[config])
+    best, mine = median_of_medians(times[own]), median_of_medians(times[config])
     return max(0.0, 100 * (mine / best - 1)) if 0 < best < math.inf else 0.0

@@ -1,53 +1,60 @@
-"""One table stands for one version of everything: refusing mixtures, stating what the recordings agree on."""
+"""The versions behind a table: a table holds for one version of Triton and of each package."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tuning_registry.db.reading import Row
 from tuning_registry.errors import SelectionError
-from tuning_registry.operations.election.tally import Entry
+from tuning_registry.operations.election.tally import EntryVotes, Winner
+from tuning_registry.wording import count_of, list_some
 
-_SHOWN = 5  # mixed entries named in an error
 
-
-def refuse_mixed(entries: Sequence[Entry]) -> None:
+def refuse_mixed(entries: Sequence[EntryVotes]) -> None:
     """Refuse votes of two Triton versions, or of two versions of the package that owns a kernel.
 
-    One table stands for one version of each, so it is refused also when no single entry mixes them.
-    Entries without a vote (pins) are of no version.
+    A table holds for one version of each, so votes are refused even if no single entry mixes them. Entries without
+    votes (pins) have no version.
 
     Raises:
         SelectionError: Lists the versions and how to choose one.
     """
-    entries = [entry for entry in entries if entry.votes]
-    for what, name_of, flag in (
-        ("Triton", lambda _: "", "--triton V"),
-        ("package", lambda e: e.kernel.partition(".")[0], "--package NAME=V"),
-    ):
-        versions: dict[str, Counter[str]] = {}
-        for entry in entries:
-            label = entry.triton if what == "Triton" else f"{entry.package} {entry.version}".strip()
-            versions.setdefault(name_of(entry), Counter())[label or "none"] += entry.votes
-        mixed = {name: counted for name, counted in versions.items() if len(counted) > 1}
-        if mixed:
-            lists = "; ".join(
-                (f"{name}: " if name else "")
-                + ", ".join(
-                    f"{version} ({count} vote{'s' * (count != 1)})" for version, count in sorted(counted.items())
-                )
-                for name, counted in sorted(mixed.items())[:_SHOWN]
-            )
-            raise SelectionError(
-                f"the votes are of several {what} versions: {lists}. Choose with registry export "
-                f"{flag} (none: not stated), --run or --source; nothing is written"
-            )
+    voted = [entry for entry in entries if entry.votes]
+    _refuse_several("Triton", "--triton VERSION", _count(voted, lambda _: "", lambda entry: entry.triton))
+    _refuse_several(
+        "package",
+        "--package NAME=VERSION",
+        _count(voted, lambda entry: entry.kernel.partition(".")[0], lambda entry: f"{entry.package} {entry.version}"),
+    )
 
 
-def common_packages(used: Sequence[Row], kept: Sequence[Entry]) -> dict[str, str]:
-    """Packages on whose version all recordings that state it agree, and the owners of the kernels written."""
+def _count(
+    entries: Sequence[EntryVotes], name_of: Callable[[EntryVotes], str], version_of: Callable[[EntryVotes], str]
+) -> dict[str, Counter[str]]:
+    """Votes by name and version."""
+    versions: dict[str, Counter[str]] = {}
+    for entry in entries:
+        versions.setdefault(name_of(entry), Counter())[version_of(entry).strip() or "none"] += entry.votes
+    return versions
+
+
+def _refuse_several(what: str, flag: str, versions: dict[str, Counter[str]]) -> None:
+    mixed = {name: counted for name, counted in sorted(versions.items()) if len(counted) > 1}
+    if mixed:
+        lists = []
+        for name, counted in mixed.items():
+            shown = ", ".join(f"{version} ({count_of(n, 'vote')})" for version, n in sorted(counted.items()))
+            lists.append(f"{name}: {shown}" if name else shown)
+        raise SelectionError(
+            f"the votes come from several {what} versions: {list_some(lists, '; ')}. Nothing was written. Choose one with "
+            f"registry export {flag} (none: not stated), --run or --source"
+        )
+
+
+def common_packages(used: Sequence[Row], kept: Sequence[Winner]) -> dict[str, str]:
+    """The owners of the kernels written, and packages of which all recordings that state a version state the same."""
     stated: dict[str, set[str]] = {}
     for text in {row["packages"] for row in used}:
         for name, version in json.loads(text).items():

@@ -1,132 +1,171 @@
-"""Whose recording a file is: run, rank and software, from the options, the file itself, and the files beside it."""
+"""Deciding which run and rank a file belongs to, from the options, the file itself and the files in its folder."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from tuning_registry.errors import ConflictError, FormatError
 from tuning_registry.formats.recordings import rank_in_name, read_recording
 from tuning_registry.model.canonical import check_text
+from tuning_registry.model.names import MAX_RUN_BYTES
 from tuning_registry.model.records import Header, Recording
-from tuning_registry.operations.ingest.types import MAX_RUN_BYTES, IngestOptions
+from tuning_registry.operations.ingest.options import IngestOptions
+
+T = TypeVar("T")
 
 
 class Attribution:
     """The final headers of the recordings of one ingest.
 
     Args:
-        options: What the user says about them. It never overrides what a file says: a conflict is an error.
+        options: What the user states about them. An option that contradicts a file is an error.
     """
 
     def __init__(self, options: IngestOptions) -> None:
         self._options = options
-        self._headers: dict[str, Header] = {}  # what each file read so far says of itself
-        self._beside: dict[Path, dict[str, set[str]]] = {}  # by folder and `.rank<N>.json`: prefixes
+        self._headers: dict[str, Header] = {}  # of the files read so far
+        self._prefixes: dict[Path, dict[str, set[str]]] = {}  # by folder and `.rank<N>.json`
         self._folders: dict[Path, int] = {}  # of the files of unnamed runs, in order of appearance
 
     def note(self, recording: Recording) -> None:
-        """Remember what a file says of itself, for the timings beside it."""
+        """Remember the header of a file, for timings in the same folder that belong to it."""
         self._headers[recording.file] = recording.header
 
     def comes_before_its_owner(self, recording: Recording) -> bool:
-        """Whether this is a file of timings, and a recording that it may belong to has not been noted yet."""
+        """Whether this is a file of timings whose recording may be in the folder and has not been noted yet."""
         file = Path(recording.file)
         prefix, rank = rank_in_name(file.name)
-        if rank is None or not _holds_timings_alone(recording):
+        if rank is None or not holds_timings_alone(recording):
             return False
         tail = file.name[len(prefix) :]
-        return any(str(file.parent / f"{p}{tail}") not in self._headers for p in self._prefixes_beside(file, prefix))
+        return any(str(file.parent / f"{p}{tail}") not in self._headers for p in self._other_prefixes(file, prefix))
 
     def header_of(self, recording: Recording, *, needs_rank: bool = True) -> tuple[Header, bool]:
-        """The recording's header with the options filled in, and whether its run's name was given.
+        """The header of a recording with the options filled in, and whether the run's name was given.
 
         Raises:
-            ConflictError: An option contradicts what the recording says.
-            FormatError: No rank is known, or the run's name is too long.
+            ConflictError: An option contradicts the recording.
+            FormatError: The rank is unknown, or the run's name is too long.
         """
-        header, is_named = self._own_header(recording, needs_rank=needs_rank)
-        as_run = self._options.as_run
-        return (header, is_named) if as_run is None else (dataclasses.replace(header, run=as_run), True)
-
-    def _own_header(self, recording: Recording, *, needs_rank: bool) -> tuple[Header, bool]:
-        options, header, file = self._options, recording.header, Path(recording.file)
+        options, file = self._options, Path(recording.file)
         prefix, rank = rank_in_name(file.name)
-        stated = dataclasses.replace(header, rank=header.rank if header.rank is not None else rank)
-        changes: dict[str, object] = {}
-        for name in ("run", "rank", "triton", "source"):
-            asked, says = getattr(options, name), getattr(stated, name)
-            if asked is not None and says is not None and says != asked:
-                raise ConflictError(f"{file}: --{name} {asked!r}, but the recording says {says!r}")
-            changes[name] = says if says is not None else asked
-        changes["packages"] = self._packages(header, file)
-        if changes["rank"] is None and options.number_files:
-            changes["rank"], prefix = 0, file.name  # each nameless file is a run of its own
-        if changes["rank"] is None and needs_rank:
+        header = merge_stated(file, with_rank(recording.header, rank), options)
+        if header.rank is None and options.number_files:
+            header, prefix = replace(header, rank=0), file.name  # each file without a rank is a separate run
+        if header.rank is None and needs_rank:
             raise FormatError(f"{file}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
-        is_named = changes["run"] is not None or options.number_files
-        if changes["run"] is None:
-            if _holds_timings_alone(recording) and rank is not None:
-                prefix, says = self._whose_timings(file, prefix)
-                if says.run is not None:  # a version 1 recording: they are its own in everything it says
-                    return dataclasses.replace(says, rank=rank), True
-            place = self._folders.setdefault(file.resolve().parent, len(self._folders) + 1)
-            by_order = prefix if place == 1 else f"{prefix}@{place}"
-            changes["run"] = by_order if options.number_files else f"{prefix}@{_folder_digest(file)}"
-        run = str(changes["run"])
-        try:
-            check_text(run)
-        except FormatError as fault:
-            raise FormatError(f"{file}: the run's name: {fault.what}") from fault
-        if len(run.encode()) > MAX_RUN_BYTES:
-            raise FormatError(f"{file}: the run's name is longer than {MAX_RUN_BYTES} bytes")
-        return dataclasses.replace(header, **changes), is_named  # type: ignore[arg-type]  # checked by Header itself
+        header, is_named = self._with_run(recording, header, prefix, rank)
+        return (header, is_named) if options.as_run is None else (replace(header, run=options.as_run), True)
 
-    def _packages(self, header: Header, file: Path) -> dict[str, str]:
-        stated = Header(packages=self._options.packages).packages
-        for package, version in stated.items():
-            says = header.packages.get(package, version)
-            if says != version:
-                raise ConflictError(f"{file}: --package {package}={version}, but the recording says {says!r}")
-        return {**stated, **header.packages}
+    def _with_run(self, recording: Recording, header: Header, prefix: str, rank: int | None) -> tuple[Header, bool]:
+        """The header with the name of its run, and whether that name was given."""
+        file = Path(recording.file)
+        if header.run is not None:
+            check_run_name(file, header.run)
+            return header, True
+        if rank is not None and holds_timings_alone(recording):
+            tail = file.name[len(prefix) :]
+            prefix = owner_of_timings(file, prefix, self._other_prefixes(file, prefix))
+            owner = self._header_at(file.parent / f"{prefix}{tail}")
+            if owner.run is not None:  # the whole header is that of the recording whose timings these are
+                check_run_name(file, owner.run)
+                return replace(owner, rank=rank), True
+        place = self._folders.setdefault(file.resolve().parent, len(self._folders) + 1)
+        run = numbered_run(prefix, place) if self._options.number_files else derived_run(prefix, file)
+        check_run_name(file, run)
+        return replace(header, run=run), self._options.number_files
 
-    def _prefixes_beside(self, file: Path, prefix: str) -> set[str]:
-        """Prefixes of the other files of the same rank in its folder, which is listed once."""
-        if file.parent not in self._beside:
-            known = self._beside.setdefault(file.parent, {})
+    def _header_at(self, path: Path) -> Header:
+        noted = self._headers.get(str(path))
+        return read_recording(path).header if noted is None else noted
+
+    def _other_prefixes(self, file: Path, prefix: str) -> set[str]:
+        """Prefixes of the other files of the same rank in the folder, which is listed once."""
+        if file.parent not in self._prefixes:
+            known = self._prefixes.setdefault(file.parent, {})
             for name in (other.name for other in file.parent.iterdir()):
                 found, rank = rank_in_name(name)
                 if rank is not None and not name.startswith("."):
                     known.setdefault(name[len(found) :], set()).add(found)
-        return self._beside[file.parent].get(file.name[len(prefix) :], set()) - {prefix}
-
-    def _whose_timings(self, file: Path, prefix: str) -> tuple[str, Header]:
-        """The prefix under which a file of timings belongs, and what the recording there says of itself.
-
-        That is the recording of the same rank beside it, if there is one, else the file itself.
-
-        Raises:
-            FormatError: Several recordings of that rank are beside it.
-        """
-        tail = file.name[len(prefix) :]
-        beside = self._prefixes_beside(file, prefix)
-        if len(beside) > 1:
-            shown = ", ".join(sorted(beside))
-            raise FormatError(f"{file}: timings of which run? Beside it are {shown}; give --run")
-        owner = next(iter(beside), prefix)
-        path = file.parent / f"{owner}{tail}"
-        noted = self._headers.get(str(path))
-        return owner, read_recording(path).header if noted is None else noted
+        return self._prefixes[file.parent].get(file.name[len(prefix) :], set()) - {prefix}
 
 
-def _holds_timings_alone(recording: Recording) -> bool:
+def holds_timings_alone(recording: Recording) -> bool:
     """Whether a recording is a file of timings, which states no run."""
     return (
         bool(recording.timings) and not recording.votes and not recording.observations and recording.header.run is None
     )
 
 
-def _folder_digest(file: Path) -> str:
-    """Short digest of the resolved folder: tells two jobs of one prefix apart without showing the path."""
-    return hashlib.sha256(str(file.resolve().parent).encode(errors="surrogateescape")).hexdigest()[:8]
+def with_rank(header: Header, rank: int | None) -> Header:
+    """The header with the rank of the file's name, if it states none."""
+    return header if header.rank is not None or rank is None else replace(header, rank=rank)
+
+
+def merge_stated(file: Path, header: Header, options: IngestOptions) -> Header:
+    """The header with the options filled in.
+
+    Raises:
+        ConflictError: An option contradicts the header.
+    """
+    given = Header(packages=options.packages).packages
+    for package, version in given.items():
+        stated = header.packages.get(package, version)
+        if stated != version:
+            raise ConflictError(f"{file}: --package {package}={version}, but the recording says {stated!r}")
+    return replace(
+        header,
+        run=_one_of(file, "run", header.run, options.run),
+        rank=_one_of(file, "rank", header.rank, options.rank),
+        triton=_one_of(file, "triton", header.triton, options.triton),
+        source=_one_of(file, "source", header.source, options.source),
+        packages={**given, **header.packages},
+    )
+
+
+def _one_of(file: Path, name: str, stated: T | None, asked: T | None) -> T | None:
+    if asked is not None and stated is not None and stated != asked:
+        raise ConflictError(f"{file}: --{name} {asked!r}, but the recording says {stated!r}")
+    return asked if stated is None else stated
+
+
+def owner_of_timings(file: Path, prefix: str, others: set[str]) -> str:
+    """The prefix of the recording that a file of timings belongs to: the only other one of its rank, or its own.
+
+    Raises:
+        FormatError: There are several.
+    """
+    if len(others) > 1:
+        raise FormatError(f"{file}: timings of which run? Beside it are {', '.join(sorted(others))}; give --run")
+    return next(iter(others), prefix)
+
+
+def derived_run(prefix: str, file: Path) -> str:
+    """A run's name from its files: the prefix and a digest of the folder.
+
+    The digest tells two jobs with one prefix apart without showing the path.
+    """
+    folder = str(file.resolve().parent).encode(errors="surrogateescape")
+    return f"{prefix}@{hashlib.sha256(folder).hexdigest()[:8]}"
+
+
+def numbered_run(prefix: str, place: int) -> str:
+    """A run's name that does not depend on the folder's path, only on its place among the folders."""
+    return prefix if place == 1 else f"{prefix}@{place}"
+
+
+def check_run_name(file: Path, run: str) -> None:
+    """Refuse a name that a database cannot hold.
+
+    Raises:
+        FormatError: It is too long, or not text.
+    """
+    try:
+        check_text(run)
+    except FormatError as fault:
+        raise FormatError(f"{file}: the run's name: {fault.what}") from fault
+    if len(run.encode()) > MAX_RUN_BYTES:
+        raise FormatError(f"{file}: the run's name is longer than {MAX_RUN_BYTES} bytes")

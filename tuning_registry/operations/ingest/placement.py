@@ -1,175 +1,227 @@
-"""Deciding what of a batch is new: by (run, rank), by kind of content, by what is stated."""
+"""Deciding what of a batch is new: by run and rank, by kind of content, by stated versions."""
 
 from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tuning_registry.db import queries
 from tuning_registry.db.batch import KINDS, Pending
-from tuning_registry.db.reading import Row
+from tuning_registry.db.ingestion import IngestPlan
+from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.schema import NO_RANK
-from tuning_registry.db.writing import Placement, Writing
-from tuning_registry.errors import ConflictError, RegistryError, SchemaError, printable
-from tuning_registry.operations.ingest.types import IngestOptions, IngestReport
+from tuning_registry.errors import ConflictError, RegistryError, printable
+
+# Run and rank (NO_RANK for a recording of unknown rank).
+Identity = tuple[str, int]
 
 
-def place_recordings(
-    transaction: Writing, pending: Sequence[Pending], options: IngestOptions, report: IngestReport
-) -> tuple[dict[int, Placement], list[int]]:
-    """What to insert where, by position, and the ids of older recordings that are superseded."""
-    run_names = sorted({record.identity[0] for record in pending})
-    runs = {row["name"]: row for row in transaction.chunked(queries.recordings.runs_by_name, run_names)}
-    current = {(row["run"], row["rank"]): row for row in transaction.chunked(queries.recordings.current, run_names)}
-    whole: dict[tuple[str, int], dict[str, str]] = {}  # what the files of one recording hold together
-    for record in pending:
-        whole.setdefault(record.identity, {}).update(record.digests)
-    copies = _Copies(transaction, pending)
-    refused: set[tuple[str, int]] = set()
-    seen: dict[tuple[str, int], _Seen] = {}
-    placements: dict[int, Placement] = {}
-    superseded: list[int] = []
-    withdrawn: set[tuple[str, int]] = set()
-    nothing_new: list[tuple[str, int]] = []
+def plan_ingest(
+    transaction: Reading, pending: Sequence[Pending], *, replace: bool = False, keep_going: bool = False
+) -> IngestPlan:
+    """What to insert, complete and supersede so that the database holds the recordings of a batch.
+
+    Args:
+        transaction: Holds the write lock, so that the plan is still right when it is carried out.
+        pending: The recordings.
+        replace: Whether a recording with other content supersedes the one in the database.
+        keep_going: Whether a refused recording is left out rather than raised.
+
+    Raises:
+        ConflictError: A recording contradicts the database or another file.
+    """
+    planner = _Planner(transaction, pending, replace=replace)
     # Votes first: timings of a recording that is refused are refused with it.
     for position in sorted(range(len(pending)), key=lambda place: not pending[place].vote_counts):
-        record = pending[position]
         try:
-            if record.identity in refused:
-                raise ConflictError(f"{_at(record)}left out with the recording that it belongs to")
-            run = runs.get(record.identity[0])
-            if run is not None and run["withdrawn_at"]:
-                withdrawn.add(record.identity)
-                continue
-            first, old = seen.get(record.identity), current.get(record.identity)
-            place = first.place_beside(record) if first else _place(record, old, whole, replace=options.replace)
-            if place.kinds:
-                copies.check(record, report)
-                placements[position] = place
-            else:
-                nothing_new.append(record.identity)
-            if first is None:
-                superseded += _superseded_by(record, place, old, current.get((record.identity[0], NO_RANK)))
-                seen[record.identity] = _Seen(position, record, place, old)
-        except RegistryError as error:
-            if not options.keep_going or isinstance(error, SchemaError):
+            planner.place(position)
+        except ConflictError as error:
+            if not keep_going:
                 raise
-            refused.add(record.identity)
-            report.skipped.append(error)
-    placements = dict(sorted(placements.items()))
-    report.replaced = len(superseded)
-    report.withdrawn = len(withdrawn)
-    # Recordings, not files: votes and timings of one rank count once, unless it has something new besides.
-    placed = {pending[position].identity for position in placements}
-    report.already = len(set(nothing_new) - placed) + sum(identity in placed for identity in nothing_new)
-    return placements, superseded
+            planner.refuse(position, error)
+    return planner.plan()
 
 
-class _Seen:
-    """The first recording of a (run, rank) in a batch, and what others of it have added since."""
+class _Planner:
+    """The plan so far."""
 
-    def __init__(self, position: int, record: Pending, place: Placement, old: Row | None) -> None:
-        self._position = position if place.recording_id is None else None
-        self._record = record
-        self._recording_id = place.recording_id
-        self._held: dict[str, str] = dict(record.digests)
-        if old is not None and place.recording_id is not None:
-            self._held |= {kind: old[f"{kind}_digest"] for kind in KINDS if old[f"{kind}_digest"]}
+    def __init__(self, transaction: Reading, pending: Sequence[Pending], *, replace: bool) -> None:
+        names = sorted({record.identity[0] for record in pending})
+        runs = transaction.chunked(queries.recordings.runs_by_name, names)
+        self._withdrawn_runs = {row["name"] for row in runs if row["withdrawn_at"]}
+        current = transaction.chunked(queries.recordings.current, names)
+        self._current: dict[Identity, Row] = {(row["run"], row["rank"]): row for row in current}
+        self._copies = _Copies(transaction, pending)
+        self._pending = pending
+        self._replace = replace
+        self._stated: dict[Identity, dict[str, str]] = {}  # what all files of a recording hold together
+        for record in pending:
+            self._stated.setdefault(record.identity, {}).update(record.digests)
+        self._targets: dict[Identity, _Target] = {}
+        self._supersedes: list[int] = []
+        self._refused: list[RegistryError] = []
+        self._refused_recordings: set[Identity] = set()
+        self._withdrawn: set[Identity] = set()
+        self._nothing_new: Counter[Identity] = Counter()
 
-    def place_beside(self, record: Pending) -> Placement:
-        """Where a second file of the same (run, rank) goes: to the first one's recording, with what that lacks.
+    def place(self, position: int) -> None:
+        """Decide about one file.
 
         Raises:
-            ConflictError: It says something else than the first one.
+            ConflictError: It contradicts the database or another file.
         """
-        first = self._record
-        differing = [
-            kind for kind in record.digests if self._held.get(kind, record.digests[kind]) != record.digests[kind]
-        ]
+        record = self._pending[position]
+        identity = record.identity
+        if identity in self._refused_recordings:
+            raise ConflictError(f"{_at(record)}left out with the recording that it belongs to")
+        if identity[0] in self._withdrawn_runs:
+            self._withdrawn.add(identity)
+            return
+        target = self._targets.get(identity)
+        is_first = target is None
+        if target is None:
+            target = self._target_of(record, position)
+        kinds = target.kinds_lacking(record)
+        if kinds:
+            self._copies.check(record)
+            target.take(record, position, kinds)
+        else:
+            self._nothing_new[identity] += 1
+        if is_first:
+            self._targets[identity] = target
+            self._supersedes += self._superseded_by(record, target)
+
+    def refuse(self, position: int, error: RegistryError) -> None:
+        """Leave a file out, and all later ones of its recording."""
+        self._refused.append(error)
+        self._refused_recordings.add(self._pending[position].identity)
+
+    def plan(self) -> IngestPlan:
+        """The plan for all files."""
+        new = sorted((t for t in self._targets.values() if t.recording_id is None), key=lambda t: t.position)
+        changed = {identity for identity, target in self._targets.items() if target.adds}
+        # Recordings, not files: votes and timings of one rank count once, unless it has something new besides.
+        already = sum(count if identity in changed else 1 for identity, count in self._nothing_new.items())
+        return IngestPlan(
+            inserts={target.position: target.adds for target in new},
+            completes={t.recording_id: t.adds for t in self._targets.values() if t.recording_id is not None and t.adds},
+            supersedes=self._supersedes,
+            refused=self._refused,
+            withdrawn=len(self._withdrawn),
+            already=already,
+            same_content=self._copies.found,
+        )
+
+    def _target_of(self, record: Pending, position: int) -> _Target:
+        """Where the first file of a recording goes: to the recording in the database, or to a new one.
+
+        Whether it differs from the old one, and what replacing would lose, depends on all its files together.
+
+        Raises:
+            ConflictError: The database holds something else for this run and rank, and must not be replaced.
+        """
+        old = self._current.get(record.identity)
+        if old is None:
+            return _Target(record, position)
+        held, stated = _held_by(old), self._stated[record.identity]
+        differing = sorted(kind for kind in held if stated.get(kind, held[kind]) != held[kind])
+        if not differing and _states_nothing_else(record, old):
+            return _Target(record, position, old["id"], held)
+        lost = sorted(held.keys() - stated.keys())
+        if self._replace and lost:
+            raise ConflictError(
+                f"{_at(record)}holds no {' or '.join(lost)}, which {_whose(record)} has; "
+                "--replace takes the place of a whole recording"
+            )
+        if self._replace:
+            return _Target(record, position)
+        what = f"other {' and '.join(differing)}" if differing else "the same content under other versions or source"
+        raise ConflictError(
+            f"{_at(record)}{_whose(record)} is there already, with {what}; --replace supersedes it, --as-run NAME takes "
+            "this one for another job's"
+        )
+
+    def _superseded_by(self, record: Pending, target: _Target) -> list[int]:
+        """Ids of the recordings whose place this one takes.
+
+        That is the old one of its rank; and a Triton cache of unknown rank with the same timings, which is now
+        known to be this rank's: the run holds its measurements once.
+        """
+        old, unowned = self._current.get(record.identity), self._current.get((record.identity[0], NO_RANK))
+        found = [old["id"]] if old is not None and target.recording_id is None else []
+        timings = record.digests.get("timings")
+        if unowned is not None and record.identity[1] != NO_RANK and timings and timings == unowned["timings_digest"]:
+            found.append(unowned["id"])
+        return found
+
+
+class _Target:
+    """The recording that the files of one run and rank go to.
+
+    Attributes:
+        position: Position of the first file in `Batch.pending`.
+        recording_id: Id of the recording in the database; None for a new one.
+        adds: Which file gives it which kind of content.
+    """
+
+    def __init__(
+        self, first: Pending, position: int, recording_id: int | None = None, held: Mapping[str, str] | None = None
+    ) -> None:
+        self.position = position
+        self.recording_id = recording_id
+        self.adds: dict[str, int] = {}
+        self._first = first
+        self._held = dict(held or {})
+
+    def kinds_lacking(self, record: Pending) -> set[str]:
+        """What the recording lacks of a file's content.
+
+        Raises:
+            ConflictError: The file contradicts the first one.
+        """
+        first = self._first
+        differing = [kind for kind, digest in record.digests.items() if self._held.get(kind, digest) != digest]
         if differing or (record.environment, record.header.source) != (first.environment, first.header.source):
             raise ConflictError(
                 f"{_at(record)}{_whose(record)} is also in {first.file}, with other "
                 f"{' and '.join(differing) or 'versions'}; of two jobs of one name ingest one with --as-run NAME"
             )
-        new = record.digests.keys() - self._held.keys()
+        return record.digests.keys() - self._held.keys()
+
+    def take(self, record: Pending, position: int, kinds: set[str]) -> None:
+        """Let a file give the recording these kinds of content."""
         self._held.update(record.digests)
-        return Placement(frozenset(new), self._recording_id, self._position)
-
-
-def _superseded_by(record: Pending, place: Placement, old: Row | None, observed: Row | None) -> list[int]:
-    """Recordings whose place a new one takes: the old one of its rank, and a Triton cache of nobody's that is now its own.
-
-    The run holds the latter's measurements once, whoever's they turn out to be.
-    """
-    found = [old["id"]] if old is not None and place.recording_id is None and place.beside is None else []
-    timings = record.digests.get("timings")
-    if observed is not None and record.identity[1] != NO_RANK and timings and timings == observed["timings_digest"]:
-        found.append(observed["id"])
-    return found
-
-
-def _place(
-    record: Pending, old: Row | None, whole: Mapping[tuple[str, int], Mapping[str, str]], *, replace: bool
-) -> Placement:
-    """Where a recording goes: a new one, what the old one lacks, or nothing when all of it is there.
-
-    Whether it differs from the old one, and what that would lose, is judged by all files of it (`whole`).
-
-    Raises:
-        ConflictError: The database holds something else for this (run, rank), and `replace` is not set.
-    """
-    if old is None:
-        return Placement(frozenset(record.digests))
-    held = {kind: old[f"{kind}_digest"] for kind in KINDS if old[f"{kind}_digest"]}
-    stated = whole[record.identity]
-    differing = sorted(kind for kind in held if stated.get(kind, held[kind]) != held[kind])
-    if not differing and _says_nothing_else(record, old):
-        return Placement(frozenset(record.digests.keys() - held.keys()), old["id"])
-    lost = sorted(held.keys() - stated.keys())
-    if replace and lost:
-        raise ConflictError(
-            f"{_at(record)}holds no {' or '.join(lost)}, which {_whose(record)} has; "
-            "--replace takes the place of a whole recording"
-        )
-    if replace:
-        return Placement(frozenset(record.digests))
-    what = f"other {' and '.join(differing)}" if differing else "the same content under other versions or source"
-    raise ConflictError(
-        f"{_at(record)}{_whose(record)} is there already, with {what}; --replace supersedes it, --as-run NAME takes this "
-        "one for another job's"
-    )
-
-
-def _says_nothing_else(record: Pending, old: Row) -> bool:
-    """Whether versions and source are as the database has them; what a recording leaves unsaid is no difference."""
-    says, packages, modules = record.header, json.loads(old["packages"]), json.loads(old["modules"])
-    return (
-        (says.triton is None or says.triton == old["triton"])
-        and (says.source is None or says.source == old["source"])
-        and all(packages.get(name) == version for name, version in says.packages.items())
-        and all(modules.get(name) == owner for name, owner in says.modules.items())
-    )
+        self.adds.update(dict.fromkeys(kinds, position))
 
 
 class _Copies:
-    """Recordings of other runs that hold the same: votes of the same rank, or timings, which no two ranks share."""
+    """Recordings of other runs with the same content: votes of the same rank, or timings, which are never equal by chance.
 
-    def __init__(self, transaction: Writing, pending: Sequence[Pending]) -> None:
+    Attributes:
+        found: How many recordings of the batch are copies that count, by the other run's name.
+    """
+
+    def __init__(self, transaction: Reading, pending: Sequence[Pending]) -> None:
+        self.found: Counter[str] = Counter()
         self._known: dict[tuple[str, str, int | None], list[Row]] = {}
-        self._noted: set[tuple[tuple[str, int], str]] = set()  # two files of one recording are one copy
+        self._noted: set[tuple[Identity, str]] = set()  # two files of one recording are one copy
         for kind in ("votes", "timings"):
             digests = sorted({content[1] for record in pending for content in _contents(record) if content[0] == kind})
             for row in transaction.chunked(functools.partial(queries.recordings.same_content, kind), digests):
                 rank = row["rank"] if kind == "votes" else None
                 self._known.setdefault((kind, row["digest"], rank), []).append(row)
 
-    def check(self, record: Pending, report: IngestReport) -> None:
-        """Refuse the content of another unnamed run in a run without a name: a copied folder, most likely.
+    def check(self, record: Pending) -> None:
+        """Refuse the content of an unnamed run in another unnamed run: most likely a copied folder.
 
-        Where one of the two runs was named on purpose, both count, and the report says so.
+        If one of the two runs was named on purpose, both count, and the report mentions it.
+
+        Raises:
+            ConflictError: Names the other recording.
         """
-        run = record.identity[0]
+        run, rank = record.identity
         for content in _contents(record):
             others = self._known.setdefault(content, [])
             for other in others:
@@ -181,18 +233,34 @@ class _Copies:
                         "probably a copy; if it is another run, name it with --run"
                     )
                 self._noted.add((record.identity, other["run"]))
-                report.same_content[other["run"]] = report.same_content.get(other["run"], 0) + 1
-            others.append({"run": run, "rank": record.identity[1], "is_named": record.is_named})
+                self.found[other["run"]] += 1
+            others.append({"run": run, "rank": rank, "is_named": record.is_named})
 
 
 def _contents(record: Pending) -> list[tuple[str, str, int | None]]:
-    """By what its copies are known: kind, digest, and for votes the rank."""
+    """What copies are recognised by: kind, digest, and for votes the rank."""
     votes = [("votes", record.digests["votes"], record.identity[1])] if record.vote_counts else []
     return [*votes, *([("timings", record.digests["timings"], None)] if record.timing_count else [])]
 
 
+def _held_by(row: Row) -> dict[str, str]:
+    """Digests of the content that a recording in the database holds, by kind."""
+    return {kind: row[f"{kind}_digest"] for kind in KINDS if row[f"{kind}_digest"]}
+
+
+def _states_nothing_else(record: Pending, old: Row) -> bool:
+    """Whether versions and source are as in the database. A missing field never differs; a stated one can."""
+    stated, packages, modules = record.header, json.loads(old["packages"]), json.loads(old["modules"])
+    return (
+        (stated.triton is None or stated.triton == old["triton"])
+        and (stated.source is None or stated.source == old["source"])
+        and all(packages.get(name) == version for name, version in stated.packages.items())
+        and all(modules.get(name) == owner for name, owner in stated.modules.items())
+    )
+
+
 def _at(record: Pending) -> str:
-    return f"{record.file}: " if record.file else ""  # a rank's own comes from no file
+    return f"{record.file}: " if record.file else ""  # the recording of a running job comes from no file
 
 
 def _whose(record: Pending) -> str:

@@ -7,7 +7,7 @@ from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.model.records import Recording
 from tuning_registry.operations.ingest.attribution import Attribution
-from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, add_to_batch, write_batch
+from tuning_registry.operations.ingest.ingest import IngestOptions, add_to_batch, write_batch
 
 
 class DatabaseSink:
@@ -36,9 +36,9 @@ class DatabaseSink:
         """
         if self._store.revision() is None:
             raise self._store.absent()
-        batch, options, report = Batch(), IngestOptions(replace=replace), IngestReport()
-        add_to_batch(batch, recording, Attribution(options), report)
-        write_batch(self._store, batch, options, report)
+        batch, options = Batch(), IngestOptions(replace=replace)
+        add_to_batch(batch, recording, Attribution(options))
+        report = write_batch(self._store, batch, options)
         return bool(report.new or report.completed or report.replaced)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tuning_registry.errors import PolicyError
 from tuning_registry.model.canonical import text_digest
+from tuning_registry.model.names import MAX_RUN_BYTES
 from tuning_registry.runtime.guard import guarded
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 RUN_VARIABLE: Final = "TUNING_REGISTRY_RUN"
 _STORE_KEY: Final = "tuning_registry/run"
-_LONGEST_RUN_BYTES: Final = 1000  # what `ingest` takes (docs/decisions.md, Limits)
 # Rank and world size as launchers state them, the one closest to the process first: torchrun runs under MPI or
 # Slurm, and mpirun inside a batch step of Slurm, whose variables then say rank 0 to every process.
 _LAUNCHERS: Final = (
@@ -245,8 +245,8 @@ def _job_store() -> Any:
 def _storable(run: str) -> str:
     r"""`run` without what no database holds: bytes of the environment that are no UTF-8 come as `\udc..`."""
     text = run.replace("\0", "").encode("utf-8", "backslashreplace")
-    if len(text) > _LONGEST_RUN_BYTES:
-        text = text[: _LONGEST_RUN_BYTES - 17] + b"-" + text_digest(text.decode())[:16].encode()
+    if len(text) > MAX_RUN_BYTES:
+        text = text[: MAX_RUN_BYTES - 17] + b"-" + text_digest(text.decode())[:16].encode()
     return text.decode("utf-8", "ignore")
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import H200, config, version_1, write_recording
-from tests.operations.test_contract import all_rows, take
+from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FormatError, RecordingError
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.records import candidate_set_digest
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
-from tuning_registry.operations.reports import describe_status, list_runs, set_withdrawn
+from tuning_registry.operations.runs import list_runs, withdraw_run
+from tuning_registry.operations.status import describe_status
 
 A, B = config(B=16), config(B=8, num_warps=8)
 TIMED = {"sm90": {"k": {"M=1": [[A, [0.2, 0.1, 0.3]], [B, [float("inf")] * 3]]}}}
@@ -164,7 +165,7 @@ def test_status_counts_what_counts(store: Store, tmp_path: Path) -> None:
     take(store, file, run=None)
     take(store, other, run=None, replace=True)
     assert (describe_status(store)["votes"], describe_status(store)["timings"]) == (1, 1)
-    set_withdrawn(store, "job-1", "2026-11-30")
+    withdraw_run(store, "job-1")
     assert (describe_status(store)["votes"], describe_status(store)["timings"]) == (0, 0)
 
 

@@ -1,20 +1,17 @@
-"""What an ingest is told, and what it reports."""
+"""What the user states about the recordings of one ingest."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
-from tuning_registry.errors import FormatError, RegistryError, UsageError
+from tuning_registry.errors import FormatError, UsageError
 from tuning_registry.model.canonical import check_text
+from tuning_registry.model.names import MAX_RUN_BYTES
 from tuning_registry.model.records import Header
 
-# Postgres indexes names; beyond this its B-tree refuses them (2,704 bytes a row).
-MAX_RUN_BYTES: Final = 1000
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
     """What the user says about the recordings.
 
@@ -55,25 +52,3 @@ class IngestOptions:
             Header(run=self.run, rank=self.rank, triton=self.triton, packages=self.packages, source=self.source)
         except FormatError as error:
             raise UsageError(f"--{error.path[0]}: {error.what}") from error
-
-
-@dataclass(slots=True)
-class IngestReport:
-    """What an ingest did; counts of recordings unless said otherwise."""
-
-    new: int = 0
-    votes: int = 0  # votes of the new recordings
-    timings: int = 0  # candidates' timings that were inserted
-    observations: int = 0  # choices that are no votes
-    timings_beside: int = 0  # files of timings beside the recordings that were not named with them
-    unowned_caches: int = 0  # Triton cache folders of which no rank is known, so that their winners do not vote
-    new_entries: int = 0  # entries that no recording had before
-    already: int = 0
-    completed: int = 0  # recordings that were there and got votes, observations or timings they had not
-    replaced: int = 0
-    withdrawn: int = 0
-    derived_runs: list[str] = field(default_factory=list)
-    strange_archs: list[str] = field(default_factory=list)
-    same_content: dict[str, int] = field(default_factory=dict)  # other runs that hold some of it, and how many
-    created: bool = False  # whether there was no registry in this database before
-    skipped: list[RegistryError] = field(default_factory=list)

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import config, version_1, write_recording
-from tests.operations.test_contract import take
+from tests.helpers import take
 from tuning_registry.db.store import Store
-from tuning_registry.errors import ConflictError, UsageError
-from tuning_registry.operations.ingest.ingest import IngestOptions
-from tuning_registry.operations.reports import list_runs
+from tuning_registry.errors import ConflictError, RecordingError, UsageError
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport
+from tuning_registry.operations.runs import list_runs
+from tuning_registry.operations.votes import find_winners
 
 A, B = config(B=16), config(B=8)
 
@@ -63,3 +65,21 @@ def test_timings_beside_a_recording_follow_it_under_its_other_name(store: Store,
 def test_what_no_run_can_be_called_is_wrong_usage(options: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         IngestOptions(**options)  # type: ignore[arg-type]
+
+
+def test_one_distribution_has_one_spelling(store: Store, tmp_path: Path) -> None:
+    def record(stated: dict[str, str], rank: int = 0, **options: object) -> IngestReport:
+        document = version_1({"sm90": {"fla.k": {"M=1": A}}}, rank=rank, packages=stated)
+        return take(store, write_recording(tmp_path / "r.json", document), run=None, **options)
+
+    with pytest.raises(RecordingError, match="the same distribution under two spellings and versions"):
+        record({"fla-core": "1.0", "fla_core": "2.0"})
+    with pytest.raises(RecordingError, match="at packages/x: expected a name and a version"):
+        record({"x": "none"})
+    with pytest.raises(ConflictError, match="but the recording says '1.0'"):
+        record({"FLA.Core": "1.0"}, packages={"fla-core": "2.0"})
+    record({"FLA.Core": "1.0"})
+    record({"fla_core": "1.0"}, rank=1)
+    assert [(e.package, e.version, e.votes) for e in find_winners(store, Selection())] == [("fla-core", "1.0", 2)]
+    with pytest.raises(UsageError, match="'none' means not stated"):
+        IngestOptions(triton="none")

@@ -1,0 +1,73 @@
+"""Opening databases that are missing, newer, or shared with other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.conftest import Cli, config, write_ranks
+from tests.helpers import take
+from tuning_registry.db.schema import HEAD
+from tuning_registry.db.store import Store
+from tuning_registry.errors import SchemaError
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.status import describe_status
+from tuning_registry.operations.votes import find_winners
+
+A = config(B=16)
+
+
+def test_reading_neither_creates_nor_hides_a_missing_registry(store: Store) -> None:
+    with pytest.raises(
+        SchemaError, match="there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"
+    ):
+        find_winners(store, Selection())
+    assert describe_status(store)["revision"] is None
+    assert store.revision() is None
+
+
+def test_a_newer_schema_is_refused_and_untouched(store: Store, cli: Cli, tmp_path: Path) -> None:
+    (path,) = write_ranks(tmp_path, [A])
+    take(store, path)
+    with store.writing() as transaction:
+        transaction.connection.execute(
+            sa.text("UPDATE tuning_registry_alembic_version SET version_num = 'ffffffffffff'")
+        )
+    for command in (
+        ("ingest", path, "--run", "x"),
+        ("winners",),
+        ("db", "upgrade"),
+        ("export", "--arch", "sm90"),
+        ("db", "check"),
+    ):
+        result = cli(*command)
+        assert result.exit_code == 1, command
+        assert f"newer than this program (found ffffffffffff, know {HEAD})" in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def test_somebody_elses_tables_are_left_alone(store: Store, database: str, tmp_path: Path) -> None:
+    engine = sa.create_engine(store.url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32))"))
+        connection.execute(sa.text("INSERT INTO alembic_version VALUES ('v3.0.0.d')"))
+        connection.execute(sa.text("CREATE TABLE runs (run_uuid VARCHAR(32))"))
+    take(store, *write_ranks(tmp_path, [A]))
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all() == ["v3.0.0.d"]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("made", ["TABLE votes (who VARCHAR(32))", "VIEW votes AS SELECT 1 AS one"])
+def test_a_foreign_table_of_our_name_is_refused(store: Store, cli: Cli, tmp_path: Path, made: str) -> None:
+    engine = sa.create_engine(store.url)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"CREATE {made}"))
+    engine.dispose()
+    with pytest.raises(SchemaError, match="already has a table 'votes' that is not ours"):
+        take(store, *write_ranks(tmp_path, [A]))
+    upgraded = cli("db", "upgrade")
+    assert (upgraded.exit_code, "that is not ours" in upgraded.stderr) == (1, True)
+    assert store.revision() is None

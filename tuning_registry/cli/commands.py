@@ -1,0 +1,128 @@
+"""What a command is made of: its function, the filters it takes, the database, and examples for its help."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuning_registry.cli.console import print_message
+from tuning_registry.cli.options import FILTERS, Db
+from tuning_registry.errors import UsageError, printable
+from tuning_registry.model.selection import Selection, parse_packages
+
+if TYPE_CHECKING:
+    from tuning_registry.db.store import Store
+
+Function = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The database and the votes that a command's options name.
+
+    Attributes:
+        db: Value of `--db`, given before or after the command; None for the default.
+        selection: The filters.
+    """
+
+    db: str | None
+    selection: Selection = field(default_factory=Selection)
+
+    def open(self) -> Store:
+        """Print which database is used, and return its store."""
+        from tuning_registry.db.dialects import network_file_system
+        from tuning_registry.db.store import Store
+        from tuning_registry.db.url import is_in_memory, resolve_url, shown_url, sqlite_file
+
+        url = resolve_url(self.db)
+        if is_in_memory(url):
+            raise UsageError(
+                "a database in memory would be lost when this command ends; name a file, or use registry merge or "
+                "registry report, which need no database"
+            )
+        print_message(f"database: {printable(shown_url(url))}")
+        file = sqlite_file(url)
+        kind = network_file_system(file.parent) if file is not None else ""
+        if kind:
+            print_message(
+                f"warning: this SQLite file is on {kind}, where locking is unreliable; let only one process write to it, "
+                "or use Postgres"
+            )
+        return Store(url)
+
+
+def database_of(ctx: typer.Context, db: str | None) -> str | None:
+    """The `--db` given to a command, else the one given before it."""
+    chosen: str | None = db if db is not None else ctx.find_root().obj
+    return chosen
+
+
+def command(
+    *filters: str, required: Sequence[str] = (), examples: Sequence[str] = ()
+) -> Callable[[Function], Function]:
+    """Give a function that takes a `target` the options that name it: these filters, and `--db`.
+
+    Args:
+        filters: Names of the `FILTERS` that the command takes.
+        required: Those that have no default.
+        examples: Complete command lines for the end of the help.
+    """
+
+    def decorate(function: Function) -> Function:
+        own = inspect.signature(function, eval_str=True).parameters.values()
+        takes_target = any(parameter.name == "target" for parameter in own)
+
+        def run(ctx: typer.Context, **given: Any) -> None:
+            if takes_target:
+                chosen = {name: given.pop(name) for name in filters}
+                given["target"] = Target(database_of(ctx, given.pop("db")), _selection(chosen))
+            function(**given)
+
+        parameters = [_keyword("ctx", typer.Context)]
+        parameters += [_filter(name, is_required=name in required) for name in filters]
+        parameters += [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own if p.name != "target"]
+        parameters += [_keyword("db", Db, None)] if takes_target else []
+        return _with_parameters(run, function, parameters, examples)
+
+    return decorate
+
+
+def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _filter(name: str, *, is_required: bool) -> inspect.Parameter:
+    kind, option = FILTERS[name]
+    return _keyword(name, Annotated[kind, option], inspect.Parameter.empty if is_required else None)
+
+
+def _with_parameters(
+    run: Function, function: Function, parameters: Iterable[inspect.Parameter], examples: Sequence[str]
+) -> Function:
+    """Make Typer see these parameters: it reads a signature and annotations."""
+    signature = inspect.Signature(list(parameters))
+    vars(run).update(__signature__=signature, examples=tuple(examples))
+    run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+    run.__name__, run.__doc__, run.__module__ = function.__name__, function.__doc__, function.__module__
+    return run
+
+
+def _selection(given: Mapping[str, Any]) -> Selection:
+    return Selection(
+        arch=given.get("arch"),
+        kernel=given.get("kernel"),
+        runs=tuple(given.get("run") or ()),
+        source=given.get("source"),
+        triton=given.get("triton"),
+        packages=parse_packages(given.get("package") or []),
+    )
+
+
+def nothing_matches(store: Store, kernel: str | None, what: str = "vote") -> str:
+    from tuning_registry.operations.status import what_there_is
+
+    return printable(f"no {what} matches. {what_there_is(store, kernel)}")

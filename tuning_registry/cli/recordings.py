@@ -1,0 +1,191 @@
+"""The panel "Recordings": what jobs recorded, and what they should record next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuning_registry.cli.commands import Target, command, database_of, nothing_matches
+from tuning_registry.cli.console import print_data, print_message, track_files
+from tuning_registry.cli.options import Db, ExitCode, FormatOption, StatedPackages, StatedTriton
+from tuning_registry.errors import printable
+from tuning_registry.model.selection import parse_packages
+from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.misses import render_misses
+from tuning_registry.rendering.runs import render_runs
+from tuning_registry.wording import count_of
+
+if TYPE_CHECKING:
+    from tuning_registry.operations.ingest.ingest import IngestReport
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as shown by registry runs.")]
+
+
+@command(
+    examples=(
+        "registry ingest recordings --run july --triton 3.6.0",
+        "registry ingest 'recordings/rec.rank*.json' --as-run july-retry",
+        "registry ingest triton-cache --run adopted --rank 0",
+    )
+)
+def ingest(
+    target: Target,
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="Recordings, timings and Triton caches (TRITON_CACHE_DIR): files, folders or quoted globs.",
+        ),
+    ],
+    run: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Run name for recordings that do not state one.")
+    ] = None,
+    as_run: Annotated[
+        str | None,
+        typer.Option("--as-run", metavar="NAME", help="Override the stated run name, e.g. when two jobs shared one."),
+    ] = None,
+    rank: Annotated[
+        int | None, typer.Option(metavar="N", help="Rank, for a single file that does not state one.")
+    ] = None,
+    arch: Annotated[
+        str | None,
+        typer.Option("--arch", metavar="ARCH", help="Architecture, for a Triton cache that does not state one."),
+    ] = None,
+    triton: StatedTriton = None,
+    package: StatedPackages = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Free text about where the recordings come from.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Supersede a different recording of the same run and rank.")
+    ] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Skip recordings that cannot be ingested, list them, and exit 1.")
+    ] = False,
+) -> None:
+    """Ingest per-rank recordings, timings and Triton caches into the database, all or nothing."""
+    from tuning_registry.operations.ingest.ingest import IngestOptions
+    from tuning_registry.operations.ingest.ingest import ingest as ingest_paths
+
+    store = target.open()
+    options = IngestOptions(
+        run=run,
+        as_run=as_run,
+        rank=rank,
+        arch=arch,
+        triton=triton,
+        packages=parse_packages(package or []),
+        source=source,
+        replace=replace,
+        keep_going=keep_going,
+    )
+    report = ingest_paths(store, paths, options, track_files)
+    _print_notes(report)
+    print_message("ingested " + ", ".join(_counts(report)))
+    if report.skipped:
+        raise typer.Exit(1)
+
+
+def _print_notes(report: IngestReport) -> None:
+    for error in report.skipped:
+        print_message(f"skipped: {error}")
+    for name in report.derived_runs:
+        print_message(f"run: {printable(name)} (derived from file names and content; choose a name with --run)")
+    if report.created:
+        print_message("created a new registry in this database")
+    for name, count in report.same_content.items():
+        verb = "has" if count == 1 else "have"
+        print_message(
+            f"note: {count_of(count, 'recording')} {verb} the same votes or timings as run {printable(name)!r}. Both runs "
+            f"count; to stop counting one, use registry runs withdraw"
+        )
+    for arch in report.strange_archs:
+        print_message(f"note: {printable(arch)!r} is not the name of a known architecture; stored as given")
+    if report.unowned_caches:
+        print_message(
+            "note: winners from a Triton cache are stored as observations and do not vote. If a single rank wrote this "
+            "cache, attribute it with --run RUN --rank N"
+        )
+    if report.timings_beside:
+        print_message(
+            f"note: {count_of(report.timings_beside, 'file')} of timings (timings.rank<N>.json) in the same folder not "
+            "ingested; to ingest timings as well, name the folder"
+        )
+
+
+def _counts(report: IngestReport) -> list[str]:
+    parts = [count_of(report.new, "recording"), count_of(report.votes, "vote")]
+    if report.timings:
+        parts.append(count_of(report.timings, "timing"))
+    parts.append(f"{report.new_entries:,} new {'entry' if report.new_entries == 1 else 'entries'}")
+    if report.observations:
+        parts.append(count_of(report.observations, "observation"))
+    others = {
+        "already ingested": report.already,
+        "completed": report.completed,
+        "superseded": report.replaced,
+        "of a withdrawn run (not changed; registry runs restore makes it count again)": report.withdrawn,
+        "skipped": len(report.skipped),
+    }
+    return parts + [f"{count:,} {what}" for what, count in others.items() if count]
+
+
+@command(
+    "arch",
+    "kernel",
+    "run",
+    examples=("registry misses --unrecorded", "registry misses --run july --kernel l2norm_fwd_kernel --format json"),
+)
+def misses(
+    target: Target,
+    unrecorded: Annotated[bool, typer.Option("--unrecorded", help="Only entries that have no vote yet.")] = False,
+    style: FormatOption = Format.table,
+    exit_code: ExitCode = False,
+) -> None:
+    """Show the entries that pinned runs did not find in their tables: what to record next."""
+    from tuning_registry.operations.misses import find_misses
+
+    store = target.open()
+    found, matched = find_misses(store, target.selection, unrecorded=unrecorded)
+    print_data(render_misses(found, style))
+    if found:
+        entries = {(miss.arch, miss.kernel, miss.key) for miss in found}
+        without = {(miss.arch, miss.kernel, miss.key) for miss in found if not miss.recorded}
+        print_message(f"{count_of(len(entries), 'missed entry')}, {len(without):,} of them without a vote")
+    elif matched:
+        print_message("no missed entry is without a vote" if unrecorded else "no miss was recorded")
+    else:
+        print_message(nothing_matches(store, target.selection.kernel, "recording"))
+    if exit_code and (found or not matched):
+        raise typer.Exit(1)
+
+
+def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:
+    """List the runs, newest first; withdraw or restore one."""
+    if ctx.invoked_subcommand is not None:
+        ctx.find_root().obj = database_of(ctx, db)
+        return
+    from tuning_registry.operations.runs import list_runs as find_runs
+
+    found = find_runs(Target(database_of(ctx, db)).open())
+    print_data(render_runs(found, style))
+    print_message(count_of(len(found), "run"))
+
+
+@command(examples=("registry runs withdraw july",))
+def withdraw(target: Target, run: RunName) -> None:
+    """Stop counting the votes of a run. They are kept and can be restored."""
+    from tuning_registry.operations.runs import withdraw_run
+
+    changed = withdraw_run(target.open(), run)
+    print_message(f"{printable(run)}: {'withdrawn; its votes no longer count' if changed else 'already withdrawn'}")
+
+
+@command(examples=("registry runs restore july",))
+def restore(target: Target, run: RunName) -> None:
+    """Count the votes of a withdrawn run again."""
+    from tuning_registry.operations.runs import restore_run
+
+    changed = restore_run(target.open(), run)
+    print_message(f"{printable(run)}: {'restored; its votes count again' if changed else 'not withdrawn'}")

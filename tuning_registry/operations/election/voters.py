@@ -1,0 +1,59 @@
+"""Who chose what. A fleet's votes are millions, so each takes eight bytes here."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tuning_registry.db import queries
+from tuning_registry.db.reading import in_chunks
+from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape
+
+
+class Voters:
+    """The ranks behind each config of some entries.
+
+    Args:
+        votes: The votes.
+        shapes: The entries.
+    """
+
+    def __init__(self, votes: VotesByShape, shapes: Iterable[Shape]) -> None:
+        reading = votes.reading
+        counting = list(reading.bulk(queries.recordings.whose_recordings(votes.selection)))
+        self._whose = {recording: (run, rank) for run, rank, recording, _ in counting}
+        self._order = {recording: place for place, recording in enumerate(self._whose)}  # by run and rank
+        self._chosen: dict[tuple[Any, ...], array[int]] = {}
+        environments = {recording: environment for _, _, recording, environment in counting}
+        for part in in_chunks(votes.entry_ids(shapes)):
+            for entry, config, text in reading.bulk(queries.votes.who_voted(part)):
+                ids = array("q", map(int, text.split(",")))
+                for environment, these in _by_environment(ids, environments).items():
+                    shape = votes.shape_in(entry, environment)
+                    self._chosen.setdefault((*shape, config), array("q")).extend(these)
+
+    def recordings(self, shape: Shape, config_id: int | None) -> Sequence[int]:
+        """Ids of the recordings that chose a config; empty if none did."""
+        return self._chosen.get((*shape, config_id), ())
+
+    def ranks_by_run(self, shape: Shape, config_id: int | None) -> dict[str, list[int]]:
+        """Their ranks by run, both sorted."""
+        runs: dict[str, list[int]] = {}
+        for recording in sorted(self.recordings(shape, config_id), key=self._order.__getitem__):
+            run, rank = self._whose[recording]
+            runs.setdefault(run, []).append(rank)
+        return runs
+
+
+def _by_environment(ids: array[int], environments: Mapping[int, int]) -> dict[int, array[int]]:
+    """The recordings that count, by environment. Usually all are from one."""
+    of_each = list(map(environments.get, ids))
+    kinds = set(of_each)
+    if len(kinds) == 1:
+        return {environment: ids for environment in kinds if environment is not None}
+    return {
+        environment: array("q", [r for r, other in zip(ids, of_each, strict=True) if other == environment])
+        for environment in kinds
+        if environment is not None
+    }

@@ -1,0 +1,143 @@
+"""A selection's votes and timings, grouped by shape; each is read at most once per transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from tuning_registry.db import queries
+from tuning_registry.db.reading import Reading, Row
+from tuning_registry.model.records import Times
+from tuning_registry.model.selection import Selection
+
+# Arch, kernel, lookup key, and the version group: Triton, package, its version. The spellings of an entry have one
+# shape in every version group, and votes of two shapes never mix.
+Shape = tuple[str, str, str, str, str, str]
+# {config id: {recording id: (median, p20, p80) in ms, None if the candidate failed}}
+Measured = dict[int, dict[int, Times | None]]
+
+
+def shape_of(row: Row) -> Shape:
+    """The shape of a row of `queries.votes.choices`."""
+    return (row["arch"], row["kernel"], row["lookup_key"], row["triton"], row["package"], row["version"])
+
+
+class VotesByShape:
+    """The votes and timings of a selection. Nothing is read before it is asked for.
+
+    Args:
+        reading: The transaction.
+        selection: Which votes count.
+    """
+
+    def __init__(self, reading: Reading, selection: Selection) -> None:
+        self.reading = reading
+        self.selection = selection
+        self._texts: dict[int, str] = {}  # configs whose texts were asked for
+
+    @cached_property
+    def environments(self) -> dict[int, int]:
+        """The environment of each recording that counts."""
+        return dict(self.reading.bulk(queries.recordings.counting_recordings(self.selection)))
+
+    @cached_property
+    def environment_ids(self) -> list[int]:
+        """The environments of the recordings that count."""
+        return self.reading.scalars(queries.recordings.environments_that_count(self.selection))
+
+    @cached_property
+    def choices(self) -> list[Row]:
+        """Every config of every entry, the winner first: rows of `queries.votes.choices`."""
+        return self.reading.rows(queries.votes.choices(self.selection, self.environment_ids))
+
+    def winners(self) -> list[Row]:
+        """The winner of every entry by votes alone: rows of `queries.votes.winners`."""
+        return self.reading.rows(queries.votes.winners(self.selection, self.environment_ids))
+
+    @cached_property
+    def _keys(self) -> dict[int, tuple[str, str, str, str]]:
+        """Arch, kernel, lookup key and top-level module of each entry."""
+        return {row[0]: tuple(row[1:]) for row in self.reading.bulk(queries.entries.shapes(self.selection))}
+
+    @cached_property
+    def spellings(self) -> dict[tuple[str, str, str], list[int]]:
+        """Ids of the entries, by arch, kernel and lookup key."""
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for entry_id, key in self._keys.items():
+            found.setdefault(key[:3], []).append(entry_id)
+        return found
+
+    @cached_property
+    def _groups(self) -> tuple[dict[int, str], dict[tuple[int, Any], tuple[str, str]]]:
+        """Triton by environment; the owning package and its version by environment and module."""
+        triton: dict[int, str] = {}
+        owners: dict[tuple[int, Any], tuple[str, str]] = {}
+        for environment, version, module, package, owner in self.reading.bulk(queries.environments.version_groups()):
+            triton[environment] = version
+            owners[environment, module] = (package, owner)
+        return triton, owners
+
+    def shape_in(self, entry_id: int, environment_id: int) -> Shape:
+        """The shape of an entry as recorded in an environment."""
+        arch, kernel, key, module = self._keys[entry_id]
+        triton, owners = self._groups
+        package, version = owners.get((environment_id, module), ("", ""))
+        return (arch, kernel, key, triton[environment_id], package, version)
+
+    def entry_ids(self, shapes: Iterable[Shape]) -> list[int]:
+        """Ids of the entries that are spellings of these shapes, sorted."""
+        keys = {shape[:3] for shape in shapes}
+        return sorted(entry_id for key in keys for entry_id in self.spellings.get(key, ()))
+
+    def timings(self, shape: Shape, config_ids: Collection[int] | None = None) -> Measured:
+        """The timings of one shape, by config id.
+
+        Args:
+            shape: The shape.
+            config_ids: Read only these configs; by default all that were timed.
+        """
+        entry_ids = self.spellings.get(shape[:3], [])
+        belongs: dict[tuple[int, int], bool] = {}
+        measured: Measured = {}
+        rows = self.reading.bulk(queries.timings.of_entries(entry_ids, config_ids))
+        for entry, config, recording, median, p20, p80 in rows:
+            environment = self.environments.get(recording)
+            if environment is None:
+                continue  # superseded, withdrawn, or filtered out
+            here = belongs.get((entry, environment))
+            if here is None:
+                here = belongs[entry, environment] = self.shape_in(entry, environment) == shape
+            if here:
+                times = None if median is None or p20 is None or p80 is None else (median, p20, p80)
+                measured.setdefault(config, {})[recording] = times
+        return measured
+
+    def timings_by_config(self, shape: Shape) -> dict[str, dict[int, Times | None]]:
+        """The timings of one shape, by canonical text: `{text: {recording id: (median, p20, p80) in ms}}`."""
+        measured = self.timings(shape)
+        texts = self.config_texts(list(measured))
+        return {texts[config]: by_rank for config, by_rank in measured.items()}
+
+    def config_texts(self, config_ids: Sequence[int]) -> dict[int, str]:
+        """Canonical texts by config id; includes those that were asked for before."""
+        unknown = [config for config in config_ids if config not in self._texts]
+        for row in self.reading.chunked(queries.entries.config_texts, unknown):
+            self._texts[row["id"]] = row["text"]
+        return self._texts
+
+    @cached_property
+    def stale(self) -> dict[Shape, int]:
+        """How many recordings of each stale shape chose from other candidates than its newest recording.
+
+        The newest recording is the last one ingested among those that count and state from which candidates the
+        entry was chosen. Recordings that do not state it are neither old nor new.
+        """
+        query = queries.votes.candidate_set_tally(self.selection, self.environment_ids)
+        sets: dict[Shape, dict[str, tuple[int, int]]] = {}  # fingerprint -> newest recording, how many
+        for row in self.reading.rows(query):
+            known = sets.setdefault(self.shape_in(row["entry_id"], row["environment_id"]), {})
+            newest, count = known.get(row["fingerprint"], (0, 0))
+            known[row["fingerprint"]] = (max(newest, row["newest"]), count + row["n"])
+        older = {shape: sum(n for _, n in known.values()) - max(known.values())[1] for shape, known in sets.items()}
+        return {shape: count for shape, count in older.items() if count}

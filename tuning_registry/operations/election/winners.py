@@ -1,0 +1,124 @@
+"""The config that each entry gets: bans first, then pins, then the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from tuning_registry.db.reading import Reading
+from tuning_registry.model.names import lookup_key
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.tally import PINNED, ConfigVotes, EntryVotes, Winner, entries_of, winners_of
+from tuning_registry.operations.election.votes_by_shape import VotesByShape
+from tuning_registry.operations.overrides import read_overrides
+from tuning_registry.rules.evidence import Policy, elect
+from tuning_registry.rules.overrides import Overrides
+
+_ENTRY_FIELDS = [field.name for field in fields(EntryVotes)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """The outcome for every entry of a selection.
+
+    Attributes:
+        entries: Every entry with its elected config first among its choices, sorted by arch, kernel and key.
+        left_out: Entries of which every config is banned.
+        undecided: Entries that the timings could not decide and that fell back to the majority.
+        overrides: The overrides in force for the selection's arch and kernel.
+        votes: The votes and timings, for further questions.
+    """
+
+    entries: list[Winner]
+    left_out: list[EntryVotes]
+    undecided: int
+    overrides: Overrides
+    votes: VotesByShape
+
+    @property
+    def every_entry(self) -> list[EntryVotes]:
+        """Elected entries and those left out."""
+        return [*self.entries, *self.left_out]
+
+
+def elect_entries(
+    reading: Reading, selection: Selection, policy: str = Policy.MAJORITY, *, every_choice: bool = False
+) -> Election:
+    """The config of every entry of a selection.
+
+    By votes alone, without overrides, this is one query. Everything else reads every choice, and policies that
+    judge by time read the timings of one entry at a time.
+
+    Args:
+        reading: The transaction.
+        selection: Which votes count.
+        policy: Who decides.
+        every_choice: Read every choice in any case.
+    """
+    policy = Policy(policy)
+    votes = VotesByShape(reading, selection)
+    overrides = read_overrides(reading, selection.arch, selection.kernel)
+    if policy is Policy.MAJORITY and not overrides and not every_choice:
+        winners = winners_of(votes.winners())
+        return Election(entries=winners, left_out=[], undecided=0, overrides=overrides, votes=votes)
+    elected: list[Winner] = []
+    left_out: list[EntryVotes] = []
+    undecided = 0
+    for entry in entries_of(votes.choices):
+        winner, was_decided = _elect_one(entry, overrides, policy, votes)
+        undecided += not was_decided
+        if winner is None:
+            left_out.append(entry)
+        else:
+            elected.append(winner)
+    entries = _with_pins(elected, left_out, overrides)
+    return Election(entries=entries, left_out=left_out, undecided=undecided, overrides=overrides, votes=votes)
+
+
+def _elect_one(
+    entry: EntryVotes, overrides: Overrides, policy: Policy, votes: VotesByShape
+) -> tuple[Winner | None, bool]:
+    """The entry with its elected config, None if every config is banned; and whether the policy could decide."""
+    banned = overrides.banned(entry.arch, entry.kernel, entry.key)
+    allowed = [choice for choice in entry.choices if choice.config not in banned]
+    pin = overrides.pin(entry.arch, entry.kernel, entry.key)
+    if pin is not None:
+        return _with_winner(entry, pin.config, allowed, PINNED), True
+    timed = None if policy is Policy.MAJORITY else elect(policy, votes.timings_by_config(entry.shape), banned)
+    was_decided = policy is Policy.MAJORITY or timed is not None
+    if timed is not None:
+        return _with_winner(entry, timed, allowed, policy), was_decided
+    if allowed:
+        return _with_winner(entry, allowed[0].config, allowed, Policy.MAJORITY), was_decided
+    return None, was_decided
+
+
+def _with_winner(entry: EntryVotes, config: str, allowed: Sequence[ConfigVotes], by: str) -> Winner:
+    """The entry with its elected config first."""
+    chosen = next((choice for choice in entry.choices if choice.config == config), ConfigVotes(config=config))
+    others = (choice for choice in entry.choices if choice.config != config)
+    counts = [choice.count for choice in allowed]
+    known = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
+    return Winner(**known | {
+        "choices": (chosen, *others),
+        "is_tie": by == Policy.MAJORITY and len(counts) > 1 and counts[0] == counts[1],
+        "decided_by": by,
+        "banned": len(entry.choices) - len(allowed),
+    })  # fmt: skip
+
+
+def _with_pins(elected: list[Winner], left_out: list[EntryVotes], overrides: Overrides) -> list[Winner]:
+    """The elected entries and the pins of keys without votes, `*` included."""
+    if not elected and not left_out:
+        return elected  # filters that match no vote match no pin
+    there = {entry.shape[:3] for entry in [*elected, *left_out]}
+    added = [
+        Winner(
+            arch=pin.arch, kernel=pin.kernel, key=pin.key, choices=(ConfigVotes(config=pin.config),), decided_by=PINNED
+        )
+        for pin in overrides.pins()
+        if (pin.arch, pin.kernel, lookup_key(pin.key)) not in there
+    ]
+    if not added:
+        return elected
+    return sorted([*elected, *added], key=lambda e: (e.arch.encode(), e.kernel.encode(), e.key.encode(), e.group))

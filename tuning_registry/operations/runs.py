@@ -1,0 +1,159 @@
+"""The recorded runs, which can be listed, withdrawn and restored."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuning_registry.db import queries
+from tuning_registry.db.reading import Row
+from tuning_registry.db.schema import NO_RANK
+from tuning_registry.db.store import Store
+from tuning_registry.errors import SelectionError, printable
+from tuning_registry.model.canonical import check_text
+from tuning_registry.model.names import rank_ranges
+from tuning_registry.model.results import Result
+from tuning_registry.model.selection import MISSING
+from tuning_registry.wording import count_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Run(Result):
+    """A run with what its current recordings state. Lists are sorted and hold no empty values.
+
+    Attributes:
+        name: Name of the run.
+        ranks: Ranks that are recorded.
+        recordings: Number of recordings; exceeds the number of ranks if a Triton cache belongs to no rank.
+        world_size: Number of ranks of the job; None if unknown.
+        votes: Number of votes.
+        archs, triton, packages, devices, sources, hosts: The distinct values; `triton` includes `none` if some
+            recordings state a version and others do not.
+        ingested_at: Time of its last ingest, UTC, ISO 8601.
+        withdrawn_at: When it was withdrawn; None if it counts.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    recordings: int
+    world_size: int | None
+    votes: int
+    archs: tuple[str, ...]
+    triton: tuple[str, ...]
+    packages: tuple[str, ...]
+    devices: tuple[str, ...]
+    sources: tuple[str, ...]
+    hosts: tuple[str, ...]
+    ingested_at: str
+    withdrawn_at: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as JSON holds it."""
+        lists = ("archs", "triton", "packages", "devices", "hosts", "sources")
+        return {
+            "run": self.name,
+            "ranks": list(self.ranks),
+            "world_size": self.world_size,
+            "recordings": self.recordings,
+            "votes": self.votes,
+            **{name: list(getattr(self, name)) for name in lists},
+            "ingested_at": self.ingested_at,
+            "withdrawn_at": self.withdrawn_at,
+        }
+
+    def __str__(self) -> str:
+        """One readable line."""
+        ranks = f"ranks {rank_ranges(self.ranks)}" if self.ranks else "no ranks"
+        withdrawn = ", withdrawn" if self.withdrawn_at else ""
+        return printable(f"{self.name}: {ranks}, {count_of(self.votes, 'vote')}{withdrawn}")
+
+
+def list_runs(store: Store) -> list[Run]:
+    """Every run, newest first.
+
+    Raises:
+        DatabaseError: The database cannot be read.
+    """
+    with store.reading() as reading:
+        rows = reading.rows(queries.recordings.of_all_runs())
+        arch_rows = reading.rows(queries.recordings.all_archs())
+    archs: dict[int, list[Row]] = {}
+    for row in arch_rows:
+        archs.setdefault(row["recording_id"], []).append(row)
+    grouped: dict[str, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(row["run"], []).append(row)
+    return [_run(name, members, archs) for name, members in grouped.items()]
+
+
+def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> Run:
+    def values(column: str) -> tuple[str, ...]:
+        return tuple(sorted({row[column] for row in members} - {None, ""}))
+
+    counted = [row for member in members for row in archs.get(member["id"], [])]
+    packages = {f"{package} {version}" for row in members for package, version in json.loads(row["packages"]).items()}
+    stated = {row["triton"] or MISSING for row in members}
+    return Run(
+        name=name,
+        ranks=tuple(sorted(row["rank"] for row in members if row["rank"] != NO_RANK)),
+        recordings=len(members),
+        world_size=max((row["world_size"] for row in members if row["world_size"]), default=None),
+        votes=sum(row["vote_count"] for row in counted),
+        archs=tuple(sorted({row["arch"] for row in counted})),
+        triton=() if stated == {MISSING} else tuple(sorted(stated)),
+        packages=tuple(sorted(packages)),
+        devices=values("device_name"),
+        sources=values("source"),
+        hosts=values("host"),
+        ingested_at=max(row["ingested_at"] for row in members),
+        withdrawn_at=members[0]["withdrawn_at"],
+    )
+
+
+def withdraw_run(store: Store, run: str, now: dt.datetime | None = None) -> bool:
+    """Stop counting a run's votes. They are kept, and `restore_run` makes them count again.
+
+    Args:
+        store: The database.
+        run: Name of the run.
+        now: Time of the withdrawal, aware; by default the current time.
+
+    Returns:
+        False if the run was already withdrawn.
+
+    Raises:
+        SelectionError: There is no such run.
+        DatabaseError: The database cannot be written.
+    """
+    at = (now or dt.datetime.now(dt.UTC)).astimezone(dt.UTC)
+    return _set_withdrawn(store, run, at.isoformat(timespec="microseconds"))
+
+
+def restore_run(store: Store, run: str) -> bool:
+    """Count the votes of a withdrawn run again.
+
+    Returns:
+        False if the run was not withdrawn.
+
+    Raises:
+        SelectionError: There is no such run.
+        DatabaseError: The database cannot be written.
+    """
+    return _set_withdrawn(store, run, None)
+
+
+def _set_withdrawn(store: Store, run: str, withdrawn_at: str | None) -> bool:
+    check_text(run, ("run",))
+    if store.revision() is None:
+        raise store.absent()
+    with store.writing() as transaction:
+        found = transaction.rows(queries.recordings.runs_by_name([run]))
+        if not found:
+            raise SelectionError(f"there is no run {run!r}; registry runs lists the recorded runs")
+        if bool(found[0]["withdrawn_at"]) == bool(withdrawn_at):
+            return False
+        transaction.set_withdrawn(run, withdrawn_at)
+    return True

@@ -1,0 +1,62 @@
+"""Runs and the state of a database as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tuning_registry.errors import printable
+from tuning_registry.model.names import rank_ranges
+from tuning_registry.rendering.base import (
+    SECONDS,
+    Format,
+    columns_in_use,
+    join_lines,
+    plain,
+    render,
+    render_columns,
+    render_results,
+)
+
+if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
+    from tuning_registry.operations.runs import Run
+
+_COLUMNS: Final = ("run", "ranks", "world_size", "recordings", "votes", "archs", "triton", "packages", "devices", "hosts",
+                   "sources", "ingested_at", "withdrawn_at")  # fmt: skip
+
+
+def render_runs(runs: Sequence[Run], style: Format) -> str:
+    """Every run with what it holds; times are UTC."""
+    return render_results(
+        runs, style, _COLUMNS, _runs_text, lambda run: [{**run.to_dict(), "ranks": rank_ranges(run.ranks)}]
+    )
+
+
+def _runs_text(runs: Sequence[Run]) -> str:
+    rows = [
+        {
+            **run.to_dict(),
+            "ranks": rank_ranges(run.ranks),
+            "ingested_at": run.ingested_at[:SECONDS],
+            "withdrawn_at": run.withdrawn_at and run.withdrawn_at[:SECONDS],
+        }
+        for run in runs
+    ]
+    columns = [name for name in _COLUMNS if name != "recordings"]
+    return render_columns(rows, columns_in_use(rows, columns, always=2))
+
+
+def render_status(status: Mapping[str, object], style: Format) -> str:
+    """The state of the database, one line per fact."""
+
+    def text() -> str:
+        width = max(map(len, status))
+        return join_lines(f"{name.ljust(width)}  {printable(plain(value))}" for name, value in status.items())
+
+    return render(
+        style,
+        data=lambda: status,
+        columns=("what", "value"),
+        rows=lambda: [{"what": name, "value": value} for name, value in status.items()],
+        text=text,
+    )

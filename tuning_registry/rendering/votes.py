@@ -1,0 +1,102 @@
+"""Winners and disagreements as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tuning_registry.errors import printable
+from tuning_registry.formats.short_configs import short_config
+from tuning_registry.model.names import rank_ranges
+from tuning_registry.rendering.base import GROUP, Format, Record, join_lines, render_results
+from tuning_registry.wording import count_of
+
+if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
+    from tuning_registry.operations.election.tally import EntryVotes, Winner
+
+_LONGEST_RANKS: Final = 60  # characters of a rank list in a table
+_WINNER: Final = ("arch", "kernel", "key", "config", "votes", "total_votes", "tie", "decided_by", "banned_configs",
+                  "stale_recordings", *GROUP)  # fmt: skip
+_DISAGREEMENT: Final = ("arch", "kernel", "key", "config", "votes", "total_votes", "ranks", "runs", "tie", *GROUP)
+
+
+def render_winners(entries: Sequence[Winner], style: Format) -> str:
+    """Every entry with its elected config and its support."""
+    return render_results(entries, style, _WINNER, _winners_text)
+
+
+def _winners_text(entries: Sequence[Winner]) -> str:
+    lines: list[str] = []
+    title = ""
+    for entry in entries:
+        if title != entry_title(entry):
+            title = entry_title(entry)
+            lines += ["", title]
+        support = f"{entry.choices[0].count}/{entry.votes}"
+        lines.append("      " + printable(entry.key))
+        lines.append(printable(f"{support:>7}  {short_config(entry.config)}") + tie_mark(entry) + _marks(entry))
+    return join_lines(lines[1:])
+
+
+def _marks(entry: Winner) -> str:
+    """Marks of an entry that is not decided by the majority alone."""
+    marks = [
+        {"majority": "", "pin": "pinned"}.get(entry.decided_by, entry.decided_by),
+        f"{count_of(entry.banned, 'config')} banned" if entry.banned else "",
+        f"stale: {count_of(entry.stale, 'recording')} chose from other candidates" if entry.stale else "",
+    ]
+    return "".join(f"  [{mark}]" for mark in marks if mark)
+
+
+def render_disagreements(entries: Sequence[EntryVotes], style: Format) -> str:
+    """Every entry on which ranks disagree: each config with its votes and the ranks behind it."""
+    return render_results(entries, style, _DISAGREEMENT, lambda found: "\n".join(map(_block, found)), _rows)
+
+
+def _rows(entry: EntryVotes) -> Iterable[Record]:
+    common = {**entry.head(), "total_votes": entry.votes, "tie": entry.is_tie, **entry.versions()}
+    for choice in entry.choices:
+        yield {
+            **common,
+            "config": choice.config,
+            "votes": choice.count,
+            "ranks": rank_ranges(choice.ranks),
+            "runs": sorted(choice.voters or {}),
+        }
+
+
+def _block(entry: EntryVotes) -> str:
+    width = max(len(short_config(choice.config)) for choice in entry.choices)
+    return join_lines(
+        [
+            entry_title(entry),
+            "      " + printable(entry.key) + tie_mark(entry),
+            *(
+                printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {voters_text(choice.voters)}")
+                for choice in entry.choices
+            ),
+        ]
+    )
+
+
+def entry_title(entry: EntryVotes) -> str:
+    """Arch and kernel, and the version group if it is known."""
+    versions = [f"triton {entry.triton}" if entry.triton else "", f"{entry.package} {entry.version}".strip()]
+    group = " ".join(filter(None, versions))
+    return printable(f"{entry.arch}  {entry.kernel}" + (f"  ({group})" if group else ""))
+
+
+def tie_mark(entry: EntryVotes) -> str:
+    """A mark for an entry whose winner was decided by its text."""
+    return "  [tie: decided by config text]" if entry.is_tie else ""
+
+
+def voters_text(voters: Mapping[str, Sequence[int]] | None) -> str:
+    """The ranks that chose a config, as people write them: `ranks 0-2,5 of job-4711`."""
+    parts = []
+    for run, ranks in (voters or {}).items():
+        shown = rank_ranges(ranks)
+        if len(shown) > _LONGEST_RANKS:
+            shown = f"{shown[:_LONGEST_RANKS].rpartition(',')[0]},... ({len(ranks)} ranks)"
+        parts.append(f"{'ranks' if len(ranks) > 1 else 'rank'} {shown} of {run}")
+    return "; ".join(parts)
