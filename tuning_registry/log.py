@@ -24,6 +24,11 @@ def inform(message: str, *args: object) -> None:
     _log(logging.INFO, message, args)
 
 
+def debug(message: str, *args: object) -> None:
+    """Log at level DEBUG: details, such as what ranks other than 0 do."""
+    _log(logging.DEBUG, message, args)
+
+
 def trace(message: str, error: BaseException) -> None:
     """Log a traceback at level DEBUG."""
     _log(logging.DEBUG, message, (), error)

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from tuning_registry.runtime import control, uninstall
+from tuning_registry.runtime import uninstall
 from tuning_registry.runtime.guard import reset_faults
 from tuning_registry.runtime.job import place
+from tuning_registry.runtime.recording.background_writer import THREAD_NAME, BackgroundWriter
+from tuning_registry.runtime.recording.recorders import forget_recorders
 
 
 def pytest_configure(config: Any) -> None:
@@ -37,22 +39,20 @@ def clean_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     monkeypatch.setattr(place, "_memory", place._Memory())
     yield
     uninstall()
-    control._recorders.clear()
-    end_journals()
+    stop_writers()
+    forget_recorders()
     reset_faults()
     assert (
         "triton" not in sys.modules or "tuning_registry" not in sys.modules["triton"].runtime.Autotuner.run.__module__
     )
 
 
-def end_journals() -> None:
-    """Stop the threads of recorders that a test did not finish, or they would act in the next test."""
-    for thread in threading.enumerate():
-        if thread.name == "tuning_registry journal" and (journal := getattr(thread, "_target", None)) is not None:
-            journal.__self__._last = None
-            journal.__self__._ending.set()
-            journal.__self__._wake.put(None)
-            thread.join(1.0)
+def stop_writers() -> None:
+    """Stop the background writers that a test did not finish, or they would act in the next test."""
+    if any(thread.name == THREAD_NAME for thread in threading.enumerate()):
+        for thing in gc.get_objects():
+            if type(thing) is BackgroundWriter:
+                thing.stop()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tuning_registry.errors import RegistryError
@@ -16,7 +16,12 @@ from tuning_registry.model.names import is_known_arch, normal_arch
 PACKAGED_TABLES = Path(__file__).parents[1] / "tables"
 
 
-def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = ()) -> TunedTable:
+def load(
+    arch: str,
+    table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    *,
+    read: Callable[[Path], TunedTable] = read_table,
+) -> TunedTable:
     """The first table for `arch` on the search path; an empty (false) table when there is none.
 
     The path: the folders or files given, then the folders in `TUNING_REGISTRY_TABLE_PATH` (separated by
@@ -31,6 +36,7 @@ def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathL
     Args:
         arch: `sm90`, `gfx942` or another accepted spelling.
         table_path: A folder, a table file, or a sequence of them.
+        read: Reads a table file; may return a table that was read earlier.
     """
     wanted = normal_arch(arch)
     if "\0" in wanted or not wanted.isprintable():
@@ -40,7 +46,7 @@ def load(arch: str, table_path: str | os.PathLike[str] | Sequence[str | os.PathL
         warn("'%s' is spelled like no known architecture (sm90, gfx942, ...)", arch)
     for file in _candidates(wanted, table_path):
         try:
-            table = read_table(file)
+            table = read(file)
         except RegistryError as error:
             warn("table skipped: %s", error)
             continue
