@@ -1,5 +1,6 @@
 """Each test starts without a policy, without our variables, and with Triton's own functions."""
 
+import contextlib
 import gc
 import os
 import sys
@@ -19,6 +20,12 @@ from tuning_registry.runtime.recording.recorders import forget_recorders
 
 def pytest_configure(config: Any) -> None:
     config.addinivalue_line("markers", "gpu: needs a GPU, and is skipped visibly without one")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Have the option of tests/conftest.py, which is not loaded with `--confcutdir tests/runtime`."""
+    with contextlib.suppress(ValueError):
+        parser.addoption("--rewrite-golden", action="store_true", help="rewrite golden files that differ")
 
 
 @pytest.fixture(autouse=True)
