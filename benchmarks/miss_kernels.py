@@ -4,7 +4,7 @@ They are plain textbook kernels whose best config depends on shape and dtype. Ea
 sizes in its tuning key, so that every shape is a key.
 """
 
-# ruff: noqa: ANN001, N803 - kernels are as Triton reads them
+# ruff: noqa: ANN001, ANN002, ANN201, ARG001, N803 - kernels are as Triton reads them
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
 # (Triton comes without types, or not at all.)
 
