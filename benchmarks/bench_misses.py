@@ -41,8 +41,9 @@ sys.path.insert(0, str(ROOT))
 from tuning_registry.formats.recordings import read_recording
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import bare_name
+from tuning_registry.model.slowdowns import slowdowns_of
 from tuning_registry.rules.evidence import median_of_medians
-from tuning_registry.rules.nearest import FAILED, MOST_PERCENT, RecordedKeys
+from tuning_registry.rules.nearest import RecordedKeys
 from tuning_registry.runtime.select import static_estimate
 
 EXAMPLES = sorted((ROOT / "examples" / "h200").glob("timings.rank*.json"))
@@ -92,12 +93,8 @@ def table(keys: Mapping[str, ByConfig]) -> tuple[dict[str, str], dict[str, dict[
     for key, medians in keys.items():
         fastest = min(medians.values())
         winners[key] = min(text for text, ms in medians.items() if ms == fastest)
-        slowdowns[key] = {text: percent(ms, fastest) for text, ms in medians.items()}
+        slowdowns[key] = slowdowns_of(medians)
     return winners, slowdowns
-
-
-def percent(ms: float, fastest: float) -> int:
-    return FAILED if ms == math.inf else min(MOST_PERCENT, round(100 * (ms / fastest - 1)))
 
 
 def cheapest_first(texts: Iterable[str]) -> list[str]:

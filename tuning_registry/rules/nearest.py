@@ -29,12 +29,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from tuning_registry.model.names import ANY_KEY, is_positional, positional_key
+from tuning_registry.model.slowdowns import Slowdowns
 from tuning_registry.rules.key_fields import OCTAVE, FieldReader
 from tuning_registry.rules.key_tree import Tree, build, from_nearest
 
 RULE_VERSION: Final = 1  # tables state it, since another rule would make other choices
-FAILED: Final = -1  # the slowdown of a candidate on a key where it could not run
-MOST_PERCENT: Final = 999  # slower than this is all the same
 
 NEIGHBOURS: Final = 24
 FIELD_APART: Final = 2 * OCTAVE  # as much as a ratio of 4 in a number
@@ -44,7 +43,6 @@ MOST_COST: Final = 300  # percent: being slower than by a factor of four is as b
 _UNTIMED_PERCENT: Final = 100  # assumed of a candidate that nobody timed on a key, or that was pruned there
 _NO_TIMES_PERCENT: Final = 25  # assumed of the candidates that did not win, on a key without any times
 
-Slowdowns = Mapping[str, int]  # percent over the fastest candidate, or FAILED, by canonical text
 _Group = tuple[bool, tuple[tuple[str, str], ...], tuple[str, ...]]
 
 
