@@ -19,7 +19,7 @@ OCTAVE: Final = 64  # steps for a factor of two
 
 _ZERO: Final = -2 * OCTAVE  # the place of 0: as far below 1 as 1/4 is
 _BELOW_ZERO: Final = -64 * OCTAVE
-_DTYPE: Final = "|"  # the name of a field without one; no argument has a bar in its name
+_DTYPES: Final = "|"  # names the dtypes; no argument has a bar in its name
 # Longer numbers are no sizes; they are compared as texts.
 _NUMBER: Final = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,2})?")
 _FLAG: Final = re.compile(r"(?:^|(?<=\|))([^|=\\?]+)=(?:True|False)(?=\||$)")
@@ -31,7 +31,8 @@ class Fields:
     """A key's fields.
 
     Attributes:
-        others: Name and text of each field that is not a number.
+        others: Name and text of each field that is not a number. The dtypes are one field: an optional tensor moves all
+            that come after it.
         numbers: The names of the numbers.
         places: Where each number is on the logarithmic scale, in steps.
     """
@@ -62,6 +63,7 @@ class FieldReader:
     def fields(self, key: str) -> Fields:
         """The fields of a key."""
         others: list[tuple[str, str]] = []
+        dtypes: list[str] = []
         numbers: list[str] = []
         places: list[int] = []
         for position, field in enumerate(split_key(key)):
@@ -69,16 +71,18 @@ class FieldReader:
             if place is not None:
                 numbers.append(name + str(position) if name == UNNAMED else name)
                 places.append(place)
+            elif name == _DTYPES:
+                dtypes.append(text)
             else:
-                others.append((name + str(position) if name in {UNNAMED, _DTYPE} else name, text))
-        return Fields(tuple(others), tuple(numbers), tuple(places))
+                others.append((name + str(position) if name == UNNAMED else name, text))
+        return Fields((*others, (_DTYPES, "|".join(dtypes))), tuple(numbers), tuple(places))
 
     def _read(self, field: str) -> tuple[str, str, int | None]:
         name, equals, value = field.partition("=")
         if not equals:
-            name, value = _DTYPE, field
+            name, value = _DTYPES, field
         plain = _FLAGS.get(value, value)
-        place = None if name == _DTYPE or name in self._flags else place_of(plain)
+        place = None if name == _DTYPES or name in self._flags else place_of(plain)
         read = self._known[field] = (name, lookup_key(plain) if "(" in plain else plain, place)
         return read
 
