@@ -5,9 +5,9 @@ numbers, so every machine, thread and order of keys or candidates gives the same
 
 **Distance.** Every field of a key that is a number has a place on a logarithmic scale, in 64ths of an octave, rounded
 down. The distance of two keys is the sum over these fields of the difference of the places, so it depends on ratios:
-128 and 256 are one octave apart, as are 4096 and 8192. Fields that are not numbers (flags, strings, and the dtypes
-as one) are equal or not; each unequal one adds `FIELD_APART`. Keys whose numbers have other names are never compared. Of keys at one
-distance the one with the smaller text is nearer.
+128 and 256 are one octave apart, as are 4096 and 8192. Fields that are not numbers (flags, strings, and the dtypes as
+one) are equal or not; each unequal one adds `FIELD_APART`. Keys whose numbers have other names are never compared. Of
+keys at one distance the one with the smaller text is nearer.
 
 **Without slowdowns** the nearest key's winner comes first, then the next nearest key's winner, and so on.
 
