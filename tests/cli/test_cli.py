@@ -173,8 +173,8 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
         (("ingest", H200, "--package", "a=1", "--package", "a=2"), "--package names 'a' twice"),
         (("ingest", H200 / "rec.rank0.json", "--rank", "-1"), "--rank: expected an integer from 0"),
         (("ingest", H200, "--run", ""), "--run: an empty string"),
-        (("export", "--arch", "sm90", "--min-agreement", "2"), "--min-agreement is a share from 0 to 1, found 2.0"),
-        (("export", "--arch", "sm90", "--min-votes", "0"), "--min-votes is at least 1, found 0"),
+        (("export", "--arch", "sm90", "--min-agreement", "2"), "--min-agreement 2.0: expected a share from 0 to 1"),
+        (("export", "--arch", "sm90", "--min-votes", "0"), "--min-votes 0: expected at least 1"),
         (("winners", "--db", "mysql://h/d"), "mysql is not supported"),
         (("winners", "--db", ""), "--db is empty"),
         (("ingest", H200, "--db", ":memory:"), "a database in memory would be lost when this command ends"),
@@ -362,7 +362,10 @@ def test_merge_of_several_archs_and_of_nameless_files(sqlite_cli: Cli, tmp_path:
     for name, arch in (("a", "sm90"), ("b", "sm90"), ("c", "sm103")):
         write_recording(tmp_path / f"{name}.json", {arch: {"k": {"M=1": A}}})
     result = sqlite_cli("merge", tmp_path, "-o", "-")
-    assert (result.exit_code, "hold votes on sm103, sm90; choose with --arch" in result.stderr) == (1, True)
+    assert (result.exit_code, "hold votes on sm103, sm90; choose an architecture with --arch" in result.stderr) == (
+        1,
+        True,
+    )
     result = sqlite_cli("merge", tmp_path, "--arch", "sm90", "-o", "-")
     assert json.loads(result.stdout)["tuning_registry"]["weakest_agreement"] == [2, 2]
 

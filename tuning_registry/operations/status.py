@@ -8,7 +8,7 @@ from tuning_registry.db import queries
 from tuning_registry.db.schema import HEAD, observations, timings
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
-from tuning_registry.model.names import bare_name
+from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.rules.similar_names import similar_names
@@ -28,7 +28,7 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
         "runs": list(dict.fromkeys(row["run"] for row in reversed(facts))),
     }
     similar = similar_names(kernel, kernels) if kernel else []
-    if similar and not any(kernel in {name, bare_name(name)} for name in kernels):
+    if similar and not any(matches_kernel(str(kernel), name) for name in kernels):
         parts["similar kernels"] = similar
     there = "; ".join(f"{name}: {list_some(found)}" for name, found in parts.items())
     return there + (f" (withdrawn: {len(withdrawn)})" if withdrawn else "")
