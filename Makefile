@@ -1,20 +1,20 @@
 # Two commands on a fresh machine with Python 3.11 or newer and a package index:
-#   make demo   the main job on real recordings, with the embedded database
-#   make test   the whole suite, Postgres included
-# make check is what CI runs besides.
+#   make demo   record to table on real recordings, with SQLite
+#   make test   the whole suite, including Postgres
+# CI also runs make check and make docs, which builds the documentation site into build/site.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-# The oldest Triton that is supported, and the newest. This torch is a CPU build, as far as the index has one.
+# The oldest and the newest supported Triton. Torch is a CPU build if the package index has one.
 TRITONS ?= 3.2.0 3.9.0
 TORCH ?= 2.13.0
 
-.PHONY: demo test test-core test-runtime check bench tables clean
+.PHONY: demo test test-core test-runtime check docs bench tables clean
 
-# One stamp a set of packages; `pip install --group` needs pip 25.1.
+# One stamp per set of packages; `pip install --group` needs pip 25.1.
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade 'pip>=25.1'
@@ -37,7 +37,7 @@ test: test-core test-runtime
 test-core: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --ignore tests/runtime $(ARGS)
 
-# The training job's half, with Triton's real autotuner: one environment a release, no GPU needed.
+# The runtime half, with Triton's real autotuner: one environment per release, no GPU needed.
 test-runtime: $(TRITONS:%=$(VENV)-triton-%/.runtime)
 	set -e; for version in $(TRITONS); do \
 		$(VENV)-triton-$$version/bin/python -m pytest -n auto --confcutdir tests/runtime tests/runtime $(ARGS); \
@@ -56,10 +56,19 @@ check: $(VENV)/.check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+$(VENV)-docs/.docs: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1'
+	$(VENV)-docs/bin/python -m pip --quiet --disable-pip-version-check install --editable . --group docs
+	@touch $@
+
+docs: $(VENV)-docs/.docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
+
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/bench_ingest.py $(ARGS)
 
-# The table that ships with the package, made by the pipeline itself from the recordings in examples/.
+# The table that ships with the package, made by the pipeline from the recordings in examples/.
 tables: $(VENV)/.base
 	rm -f build/tables.db && mkdir -p build
 	$(BIN)/registry --db build/tables.db ingest examples/h200 --run h200-2026-07 --triton 3.6.0 \
@@ -67,4 +76,4 @@ tables: $(VENV)/.base
 	$(BIN)/registry --db build/tables.db export --arch sm90 -o tuning_registry/tables/sm90.json
 
 clean:
-	rm -rf $(VENV) $(VENV)-triton-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-triton-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

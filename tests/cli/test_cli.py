@@ -151,7 +151,7 @@ def test_usage_errors_exit_2(sqlite_cli: Cli) -> None:
     [
         (("ingest", "missing.json"), "missing.json: cannot be read: No such file or directory"),
         (("ingest", "none*.json"), "none*.json: no file matches"),
-        (("ingest", H200 / "rec.rank0.json", "--rank", "3"), "--rank 3, but the recording says 0"),
+        (("ingest", H200 / "rec.rank0.json", "--rank", "3"), "--rank 3, but the recording states 0"),
         (("winners",), "there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"),
         (("runs", "withdraw", "x"), "there is no registry here yet"),
     ],
@@ -168,7 +168,7 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ingest", H200, "--rank", "1"), "--rank names one recording, but there are 16 files and caches"),
+        (("ingest", H200, "--rank", "1"), "--rank is for one recording, but the paths name 16 files and caches"),
         (("ingest", H200, "--package", "fla"), "--package 'fla': expected NAME=VERSION"),
         (("ingest", H200, "--package", "a=1", "--package", "a=2"), "--package names 'a' twice"),
         (("ingest", H200 / "rec.rank0.json", "--rank", "-1"), "--rank: expected an integer from 0"),
@@ -178,7 +178,7 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
         (("winners", "--db", "mysql://h/d"), "mysql is not supported"),
         (("winners", "--db", ""), "--db is empty"),
         (("ingest", H200, "--db", ":memory:"), "a database in memory would be lost when this command ends"),
-        (("winners", "--db", "host=h password=SECRET"), "keyword=value is no database URL"),
+        (("winners", "--db", "host=h password=SECRET"), "keyword=value is not a database URL"),
         (("winners", "--db", "sqlite:///x.db?mode=ro"), "takes no options after ?"),
         (("winners", "--kernel", ""), "--kernel is empty"),
         (("winners", "--kernel", "a\0"), "--kernel: a NUL character"),
@@ -418,7 +418,7 @@ def test_check_finds_what_is_wrong(cli: Cli, store: Any, tmp_path: Path) -> None
     result = cli("db", "check")
     assert result.exit_code == 1
     assert "problem: view counted_votes is missing" in result.stderr
-    assert "problem: 1 votes name a row of recordings that is not there" in result.stderr
+    assert "problem: 1 votes name a missing row of recordings" in result.stderr
 
 
 def test_rank_lists_stay_short(sqlite_cli: Cli, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import H200, config, version_1, write_recording
-from tests.model.test_canonical import configs, texts
-from tuning_registry.errors import FileError, RecordingError, RegistryError
+from tests.conftest import config, version_1, write_recording
+from tuning_registry.errors import FileError, FormatError, RecordingError, RegistryError
 from tuning_registry.formats.fast_reader import QuickReader
 from tuning_registry.formats.recordings import parse_recording, rank_in_name, read_recording
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.model.canonical import config_text, dump_json
+from tuning_registry.model.records import Observation
 
 FULL = config()
 TEXT = json.dumps(FULL)
@@ -62,7 +65,7 @@ REFUSED = {
     "no arch name": (b'{"": {}}', "an empty name"),
     "two spellings of one arch": (
         json.dumps({"sm90": {"k": {"M=1": FULL}}, "SM90": {"k": {"M=1": FULL}}}).encode(),
-        "the same entry under two spellings of one architecture",
+        "two spellings of one architecture hold this entry",
     ),
     "deep": (b"[" * 200_000 + b"]" * 200_000, "nested too deep"),
     "deep objects": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),
@@ -75,16 +78,15 @@ REFUSED = {
     "Triton metadata": (b'{"hash": "x", "triton_version": "3.6.0"}', "Triton's compile metadata"),
     "votes and timings": (
         json.dumps({"sm90": {"k": {"M=1": FULL, "M=2": [[FULL, [1, 1, 1]]]}}}).encode(),
-        "at sm90/k/M=2: expected a config, found an array; votes and candidates' timings go in files of their own",
+        "at sm90/k/M=2: expected a config, found an array; votes and timings belong in separate files",
     ),
     "timings and votes": (
         json.dumps({"sm90": {"k": {"M=1": [[FULL, [1, 1, 1]]], "M=2": FULL}}}).encode(),
         r"at sm90/k/M=2: expected an array of \[config, \[median, p20, p80\]\], found an object",
     ),
     "timings of half a config": (one("[[{}, [1, 1, 1]]]").encode(), "at sm90/k/M=1/0/kwargs: required config field"),
-    "negative times": (one(f"[[{TEXT}, [1, -1, 1]]]").encode(), "at sm90/k/M=1/0: expected milliseconds"),
-    "a sentinel for a time": (one(f"[[{TEXT}, [-1.0, -1.0, -1.0]]]").encode(), "at sm90/k/M=1/0: expected milli"),
-    "NaN for a time": (one(f"[[{TEXT}, [NaN, 1, 1]]]").encode(), "at sm90/k/M=1/0: expected milliseconds"),
+    "text for a time": (one(f'[[{TEXT}, ["1", 1, 1]]]').encode(), "at sm90/k/M=1/0: expected milliseconds, or null"),
+    "true for a time": (one(f"[[{TEXT}, [1, true, 1]]]").encode(), "at sm90/k/M=1/0: expected milliseconds, or null"),
     "two times": (one(f"[[{TEXT}, [1, 1]]]").encode(), "expected \\[median, p20, p80\\] in ms, found 2 numbers"),
     "timed twice": (one(f"[[{TEXT}, [1, 1, 1]], [{TEXT}, [2, 2, 2]]]").encode(), "one candidate is timed twice"),
     "other format": (b'{"format": "other", "version": 1}', "at format: expected 'tuning-registry recording'"),
@@ -124,13 +126,13 @@ def test_every_kind_that_is_read(tmp_path: Path) -> None:
         ({"rank": True}, "at rank: expected an integer from 0 to 2147483647, found true"),
         ({"rank": -1}, "at rank: expected an integer"),
         ({"rank": 2**31}, "at rank: expected an integer"),
-        ({"rank": 8, "world_size": 8}, "rank 8 of a world of 8"),
+        ({"rank": 8, "world_size": 8}, "rank 8 in a job of 8 ranks"),
         ({"run": ""}, "at run: an empty string"),
         ({"run": "a\0"}, "at run: a NUL"),
         ({"packages": {"a": 1}}, "at packages/a: expected a string"),
         ({"packages": []}, "at packages: expected an object"),
         ({"device": []}, "at device: expected an object with name"),
-        ({"timings": {"sm90": {"k": {"M=1": [[FULL, [10**400, 1, 1]]]}}}}, "an integer beyond every clock"),
+        ({"timings": {"sm90": {"k": {"M=1": [[FULL, [10**400, 1, 1]]]}}}}, "an integer too large for a float"),
         ({"device": {"nam": "x"}}, "at device: expected an object with name"),
         ({"extra": 1}, "at extra: unknown field of a version 1 recording"),
         ({"votes": {"sm90": {"k": {"M=1": {}}}}}, "at votes/sm90/k/M=1/"),
@@ -138,10 +140,12 @@ def test_every_kind_that_is_read(tmp_path: Path) -> None:
             {"timings": {"sm90": {"k": {"M=1": [[FULL, [1, 2]]]}}}},
             "at timings/sm90/k/M=1/0: expected .*found 2 numbers",
         ),
-        ({"timings": {"sm90": {"k": {"M=1": [[FULL, [1, -2, 3]]]}}}}, "expected milliseconds"),
         ({"timings": {"sm90": {"k": {"M=1": [[FULL, None], [FULL, None]]}}}}, "one candidate is timed twice"),
         ({"observations": {"sm90": {"k": {"M=2": {"config": None}}}}}, "expected an object with config and reason"),
-        ({"observations": {"sm90": {"k": {"M=1": {"config": None, "reason": "x"}}}}}, "yet this entry has both"),
+        (
+            {"observations": {"sm90": {"k": {"M=1": {"config": None, "reason": "x"}}}}},
+            "this entry has a vote and an observation",
+        ),
     ],
 )
 def test_version_1_headers_are_checked(change: dict[str, Any], message: str) -> None:
@@ -163,6 +167,87 @@ def test_failed_candidates_have_no_times() -> None:
     ]  # by text
 
 
+@pytest.mark.parametrize("time", ["-0.5", "0", "0.0", "-0.0", "NaN", "-1", "-Infinity", "-1e300"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_candidate_with_an_impossible_time_counts_as_not_timed(time: str, place: int) -> None:
+    three = ["0.2", "0.1", "0.3"]
+    three[place] = time
+    other = json.dumps(config(B=1))
+    timed = f'{{"sm90": {{"k": {{"M=1": [[{TEXT}, [{", ".join(three)}]], [{other}, [2, 1, 3]]]}}}}}}'
+    for text in (timed, json.dumps(version_1({}))[:-1] + f', "timings": {timed}}}'):
+        for recording in (parse_recording(text.encode(), "r"), QuickReader().read_quickly(text.encode(), "r")):
+            if recording is None:  # NaN and -Infinity are left to the strict reader
+                assert time in {"NaN", "-Infinity"}
+                continue
+            rows = {row.config: row[1:] for row in recording.timings["sm90"]["k"]["M=1"]}
+            assert rows == {config_text(FULL): (None,) * 3, config_text(config(B=1)): (2.0, 1.0, 3.0)}
+
+
+@pytest.mark.parametrize("times", ["[-0.5, 1, 1]", "[0, 0, 0]", "[NaN, NaN, NaN]", "null", "[Infinity, 1, 1]"])
+def test_a_winner_with_an_impossible_time_is_an_observation(times: str) -> None:
+    votes = {"sm90": {"k": {"M=1": FULL, "M=2": FULL}, "other": {"M=1": FULL}}}
+    timed = f'{{"sm90": {{"k": {{"M=1": [[{TEXT}, {times}]], "M=2": [[{json.dumps(config(B=1))}, {times}]]}}}}}}'
+    text = (json.dumps(version_1(votes))[:-1] + f', "timings": {timed}}}').encode()
+    strict, quick = parse_recording(text, "r.json"), QuickReader().read_quickly(text, "r.json")
+    assert strict.votes == {"sm90": {"k": {"M=2": config_text(FULL)}, "other": {"M=1": config_text(FULL)}}}
+    assert strict.observations == {"sm90": {"k": {"M=1": Observation(config_text(FULL), "impossible time")}}}
+    assert quick == (None if "NaN" in times else strict)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("num_warps", -4, "expected an integer from 1 to 64 or null, found the integer -4"),
+        ("num_warps", 2**31, "from 1 to 64 or null"),
+        ("num_stages", -1, "from 0 to 64 or null, found the integer -1"),
+        ("num_ctas", 0, "from 1 to 32, found the integer 0"),
+        ("maxnreg", 2**70, "from 1 to 1024 or null, found a long integer"),
+    ],
+)
+def test_launch_options_out_of_range_are_refused_with_their_place(
+    field: str, value: int, expected: str, tmp_path: Path
+) -> None:
+    odd = dump_json(config(**{field: value}))
+    ours = json.dumps(version_1({}))
+    for text, place in (
+        (one(odd), f"sm90/k/M=1/{field}"),
+        (one(f"[[{odd}, [1, 1, 1]]]"), f"sm90/k/M=1/0/{field}"),
+        (ours.replace('"votes": {}', f'"votes": {one(odd)}'), f"votes/sm90/k/M=1/{field}"),
+    ):
+        path = write_recording(tmp_path / "rec.rank0.json", text)
+        for read in (read_recording, QuickReader().read):
+            with pytest.raises(RecordingError, match=expected) as caught:
+                read(path)
+            assert f"{path}: at {place}: " in str(caught.value)
+
+
+@pytest.mark.parametrize("arch", ["sm_103a", "SM103", "10.3", "103", "(10, 3)", "sm_103f"])
+def test_every_spelling_of_an_arch_is_read_as_one(arch: str) -> None:
+    text = json.dumps({arch: {"k": {"M=1": FULL}}}).encode()
+    strict, quick = parse_recording(text, "r.json"), QuickReader().read_quickly(text, "r.json")
+    assert list(strict.votes) == ["sm103"]
+    assert quick in (None, strict)
+
+
+@pytest.mark.parametrize("arch", ["sm_", "sm90x1", "sm9999999", "10.", "7", "(10", "gfx", "gfx94z", "1000.1"])
+def test_what_is_almost_an_arch_is_refused(arch: str, tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "rec.rank0.json", {arch: {"k": {"M=1": FULL}}})
+    for read in (read_recording, QuickReader().read):
+        with pytest.raises(RecordingError, match=f"at {re.escape(arch)}: not an architecture; expected one like sm90"):
+            read(path)
+    with pytest.raises(FormatError, match="at arch: not an architecture"):
+        TunedTable(arch, {})
+
+
+def test_null_warps_and_stages_are_values_of_their_own() -> None:
+    odd = config(num_warps=None, num_stages=None)
+    text = json.dumps({"sm90": {"k": {"M=1": odd, "M=2": FULL}}}).encode()
+    strict, quick = parse_recording(text, "r.json"), QuickReader().read_quickly(text, "r.json")
+    assert strict == quick
+    assert strict.votes["sm90"]["k"]["M=1"] == config_text(odd) != config_text(FULL)
+    assert '"num_stages": null, "num_warps": null' in config_text(odd)
+
+
 def test_ranks_come_from_names() -> None:
     assert rank_in_name("a.b.rank12.json") == ("a.b", 12)
     assert rank_in_name("rec.rankX.json") == ("rec.rankX", None)
@@ -182,90 +267,6 @@ def test_a_folder_is_no_regular_file_and_leaves_no_handle_open(tmp_path: Path) -
     assert len(list(Path("/proc/self/fd").iterdir())) == handles
 
 
-def test_the_quick_road_reads_the_real_recordings_alike() -> None:
-    reader = QuickReader()
-    files = sorted(H200.glob("*.json"))
-    assert len(files) == 16  # votes and timings of eight ranks
-    for path in files:
-        assert reader.read(path) == read_recording(path)
-        assert reader.read_quickly(path.read_bytes(), str(path)) is not None  # and is really taken
-
-
-milliseconds = st.floats(0, 1e6) | st.integers(0, 5) | st.sampled_from([float("inf"), -1.0, -0.0])
-times = st.none() | st.just((None,) * 3) | st.tuples(*[milliseconds] * 3)
-timed = st.lists(st.tuples(configs, times), max_size=3)
-
-
-names = texts | st.sampled_from(["k", "sm90", "M=1", "M=True", "a:b", "*", "}, [1, 2, 3]"])
-
-
-def by_entry(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.dictionaries(
-        names, st.dictionaries(names, st.dictionaries(names, leaves, max_size=3), max_size=3), max_size=3
-    )
-
-
-sections = {"timings": by_entry(timed),
-            "candidate_sets": by_entry(texts), "triton": st.sampled_from(["3.6.0", "Infinity", ""])}  # fmt: skip
-documents = (
-    by_entry(configs)
-    | by_entry(timed)
-    | st.fixed_dictionaries({"votes": by_entry(configs)}, optional=sections).map(
-        lambda said: {"format": "tuning-registry recording", "version": 1, "run": "r", "rank": 0, **said}
-    )
-)
-
-
-@given(documents, st.sampled_from([None, 1]), st.sampled_from([None, (",", ":")]), st.booleans(), st.data())
-def test_the_quick_road_never_differs_from_the_strict_one(
-    document: dict[str, Any], indent: int | None, separators: Any, ascii_only: bool, data: st.DataObject
-) -> None:
-    text = json.dumps(document, indent=indent, separators=separators, ensure_ascii=ascii_only).encode()
-    for _ in range(data.draw(st.integers(0, 2))):  # damage it
-        position = data.draw(st.integers(0, len(text)))
-        text = (
-            text[:position]
-            + data.draw(
-                st.sampled_from([b"", b'"', b":", b"}", b"{", b"]", b"[", b"1", b"-", b"\\", b"\x00", b",", b"NaN"])
-            )
-            + text[position + data.draw(st.integers(0, 2)) :]
-        )
-    quick = QuickReader().read_quickly(text, "r.json")
-    if quick is not None:
-        assert quick == parse_recording(text, "r.json")
-
-
-C1, C2, C3 = (json.dumps(config(num_warps=n)) for n in (1, 2, 8))
-
-
-@pytest.mark.parametrize(
-    ("candidates", "is_quick"),
-    [
-        (f"[{C1}, [1, 2, 3]], [{C2}, [4, 5.5, 6]]", True),
-        (f"[{C2}, [1, 2, 3]], [{C1}, [4, 5, 6]]", True),  # in another order than the texts
-        (f"[{C2},[1,2,3]],[{C1},[4,5,6]]", True),
-        (f"[{C2}, null], [{C1}, [4, 5, 6]], [{C3}, [null, null, null]]", True),
-        (f"[{C2}, [1, Infinity, 3]], [{C1}, [4, 5, 6]]", True),
-        (f"[{C2}, [1, 2, 3] ], [{C1}, [4e0,5.0\t, 6]]", True),
-        (f"[{C2}, [1, 2, 3]], [{C1},[4, 5, 6]]", False),
-        (f"[{C2}, [1, 2]], [{C1}, [4, 5, 6, 7]]", False),
-        (f"[{C2}, [1, 2, -3]]", False),
-        (f"[{C2}, [1, 2, 3]], [{C2}, [4, 5, 6]]", False),
-        (f'[{C2}, "<times>"], [{C1}, [4, 5, 6]]', False),
-        (f"[{C2}, []], [{C1}, [4, 5, 6]]", False),
-        ('[{"kwargs": {"S": [{}, [1, 2, 3]]}, "num_warps": 4, "num_stages": 2}, "<times>"]', False),
-    ],
-)
-def test_timings_in_any_shape_are_read_as_the_strict_road_reads_them(candidates: str, is_quick: bool) -> None:
-    text = f'{{"sm90": {{"k": {{"M=1": [{candidates}]}}}}}}'.encode()
-    reader = QuickReader()
-    for _ in range(2):  # once to learn the layout
-        quick = reader.read_quickly(text, "r.json")
-        assert (quick is not None) == is_quick
-        if quick is not None:
-            assert quick == parse_recording(text, "r.json")
-
-
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_give_a_recording_or_our_error(data: bytes) -> None:
     try:
@@ -273,56 +274,3 @@ def test_any_bytes_give_a_recording_or_our_error(data: bytes) -> None:
     except RegistryError as error:
         assert str(error).startswith("r.json: ")
         assert "\n" not in str(error)
-
-
-def test_a_repeated_key_is_never_lost_on_the_quick_road(tmp_path: Path) -> None:
-    reader = QuickReader()
-    reader.read(write_recording(tmp_path / "good.json", SEED))
-    twice = SEED.replace('"k": {', '"k": {"M=1": ' + TEXT + ", ")
-    with pytest.raises(RecordingError, match="twice"):
-        reader.read(write_recording(tmp_path / "bad.json", twice))
-
-
-@pytest.mark.parametrize("times", ["[1e300, 1, 1]", "[10e299, 1, 1]", "[1.5, 1, 1]"])
-@pytest.mark.parametrize(
-    "infinite", ['"source": "Infinity"', '"host": "1Infinity"', '"observations": {"sm90": {"Infinity": {}}}']
-)
-def test_infinity_elsewhere_is_not_made_up_for_by_a_number_in_its_place(infinite: str, times: str) -> None:
-    text = (
-        f'{{"format": "tuning-registry recording", "version": 1, "run": "r", "rank": 0, "votes": {{}}, {infinite}, '
-        f'"timings": {{"sm90": {{"k": {{"M=1": [[{TEXT}, {times}]]}}}}}}}}'
-    ).encode()
-    quick = QuickReader().read_quickly(text, "r.json")
-    assert quick is None or quick == parse_recording(text, "r.json")
-
-
-@pytest.mark.parametrize("times", ["[1Infinity, 1, 1], [10e299, 1, 1]", "[Infinity0, 1, 1], [1E300, 1, 1]"])
-def test_infinity_inside_a_number_is_no_time(times: str) -> None:
-    first, second = times.split("], ")
-    text = f'{{"sm90": {{"k": {{"M=1": [[{C1}, {first}]], [{C2}, {second}]]}}}}}}'.encode()
-    assert QuickReader().read_quickly(text, "r.json") is None
-
-
-def test_files_without_a_layout_in_common_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuning_registry.formats.fast_reader._LAYOUT_BYTES", 1000)
-    reader = QuickReader()
-    for number in range(50):
-        text = f'{{"sm90": {{"k": {{"M={number}": [[{C1}, [1, 2, 3]]]}}}}}}'.encode()
-        assert reader.read_quickly(text, "r.json") == parse_recording(text, "r.json")
-    assert len(reader._layouts) < 10
-
-
-def test_a_name_that_holds_infinity_keeps_it(tmp_path: Path) -> None:
-    timed = json.dumps({"sm90": {"sum_Infinity_k": {"M=1": [[FULL, [1e300, 1e299, 1.5]]]}}})
-    path = write_recording(tmp_path / "t.rank0.json", timed)
-    assert QuickReader().read(path) == read_recording(path)
-    assert list(read_recording(path).timings["sm90"]) == ["sum_Infinity_k"]
-
-
-@pytest.mark.parametrize("section", ["votes", "timings", "observations", "candidate_sets"])
-def test_a_strange_architecture_is_reported_whatever_is_recorded_on_it(section: str) -> None:
-    value = {"votes": FULL, "timings": [[FULL, [1, 1, 1]]], "candidate_sets": "abc",
-             "observations": {"config": None, "reason": "miss: no key"}}[section]  # fmt: skip
-    kernels = {"k": {"M=1": value}}
-    document = version_1({}) | {section: {"MI300X": kernels, "SM_90": kernels}}
-    assert parse_recording(json.dumps(document).encode(), "r.json").strange_archs() == ["MI300X"]

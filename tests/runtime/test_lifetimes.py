@@ -127,7 +127,7 @@ def test_a_winner_whose_time_is_not_a_number_does_not_vote(tmp_path: Path) -> No
     uninstall()
     recording = only_recording(tmp_path / "rec")
     assert recording.votes == {ARCH: {"pkg.ops.later": {KEY: text_of(three()[2])}}}
-    assert recording.observations[ARCH][NAME][KEY] == Observation(text_of(three()[0]), "its time is not a number")
+    assert recording.observations[ARCH][NAME][KEY] == Observation(text_of(three()[0]), "impossible time")
 
 
 def test_a_hook_that_changes_its_config_is_launched_with_the_change(tmp_path: Path) -> None:

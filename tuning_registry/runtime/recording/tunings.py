@@ -1,4 +1,4 @@
-"""Triton's tuning of a key in the words of a recording."""
+"""Converting Triton's tuning of a key to the values of a recording."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tuning_registry.model.canonical import live_config_text
-from tuning_registry.model.records import Timing
+from tuning_registry.model.records import ALL_FAILED, ECHO, IMPOSSIBLE_TIME, SINGLE_CANDIDATE, Timing
 from tuning_registry.runtime.guard import count_fault
 from tuning_registry.runtime.triton import watch
 
-# Why a choice of Triton's is no vote.
+# Why a choice of Triton is not a vote.
 REASONS: Final[Mapping[str, str]] = {
-    watch.ECHO: "echo of Triton's disk cache",
-    watch.SINGLE: "single candidate",
-    watch.FAILED: "every candidate failed",
-    watch.UNMEASURED: "its time is not a number",
+    watch.ECHO: ECHO,
+    watch.SINGLE: SINGLE_CANDIDATE,
+    watch.FAILED: ALL_FAILED,
+    watch.UNMEASURED: IMPOSSIBLE_TIME,
 }
 
 
 def texts_of(candidates: Iterable[Any]) -> list[str]:
-    """The canonical texts of live candidates, sorted, each once; those that have none are left out."""
+    """The canonical texts of live candidates, sorted, without duplicates; candidates without a text are left out."""
     texts = {live_config_text(candidate) for candidate in candidates}
     return sorted(text for text in texts if text is not None)
 
 
 def timings_of(measured: Mapping[Any, Any]) -> list[Timing]:
-    """Triton's timings as records; of candidates with one canonical text the fastest stands."""
+    """Triton's timings as records; of candidates with the same canonical text, the fastest counts."""
     found: dict[str, Timing] = {}
     for candidate, timing in measured.items():
         text = live_config_text(candidate)
