@@ -1,7 +1,7 @@
 # Two commands on a fresh machine with Python 3.11 or newer and a package index:
 #   make demo   record to table on real recordings, with SQLite
 #   make test   the whole suite, including Postgres
-# CI also runs make check.
+# CI also runs make check and make docs, which builds the documentation site into build/site.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 TRITONS ?= 3.2.0 3.9.0
 TORCH ?= 2.13.0
 
-.PHONY: demo test test-core test-runtime check bench tables clean
+.PHONY: demo test test-core test-runtime check docs bench tables clean
 
 # One stamp per set of packages; `pip install --group` needs pip 25.1.
 $(VENV)/.base: pyproject.toml
@@ -56,6 +56,15 @@ check: $(VENV)/.check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+$(VENV)-docs/.docs: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1'
+	$(VENV)-docs/bin/python -m pip --quiet --disable-pip-version-check install --editable . --group docs
+	@touch $@
+
+docs: $(VENV)-docs/.docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
+
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/bench_ingest.py $(ARGS)
 
@@ -67,4 +76,4 @@ tables: $(VENV)/.base
 	$(BIN)/registry --db build/tables.db export --arch sm90 -o tuning_registry/tables/sm90.json
 
 clean:
-	rm -rf $(VENV) $(VENV)-triton-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-triton-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

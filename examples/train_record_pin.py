@@ -4,15 +4,15 @@
     registry ingest build/rec.*.json && registry export --arch ARCH -o build/ARCH.json
     torchrun --nproc-per-node=2 examples/train_record_pin.py --table-path build
 
-(`registry merge build/rec.*.json -o build/ARCH.json` does the middle step without a database.) On GPUs the
-kernel is Triton's and the ranks speak NCCL. Without one, a stand-in runs on the CPU over gloo, with
-invented timings that differ between ranks as real ones do; its arch is what --arch says.
+`registry merge build/rec.*.json -o build/ARCH.json` does the middle step without a database. On GPUs, the kernel is
+Triton's and the ranks use NCCL. Without a GPU, a stand-in runs on the CPU and the ranks use gloo. Its timings are invented
+and differ between ranks, as real ones do, and its architecture is the one in --arch.
 """
 
-# ruff: noqa: ANN001, ANN202, N803, D102, ARG001, ARG002 - the stand-ins take what Triton and autograd pass
+# ruff: noqa: ANN001, ANN202, N803, D102, ARG001, ARG002 - the stand-ins accept what Triton and autograd pass
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
-# (Triton and torch come without types, or not at all.)
+# (Triton and torch have no types, or are not installed.)
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _row_sum(x, out, n, stride, BLOCK: tl.constexpr):
 
 
 class OnCpu:
-    """Does what the kernel does, in its order of additions: the config decides how sums are rounded."""
+    """Compute what the kernel computes, adding in the same order: the config decides how sums are rounded."""
 
     fn = staticmethod(_row_sum)
 
@@ -67,7 +67,7 @@ class OnCpu:
 
 
 def invented_timer(call: Any, quantiles: Sequence[float]) -> list[float]:
-    """A candidate's [median, p20, p80] in ms: all near each other, with a noise that each process has of its own."""
+    """Invent the [median, p20, p80] of a candidate in ms: close to the others, with noise that differs by process."""
     call()
     median = 1.0 + random.random() * 0.1
     return [median, median * 0.98, median * 1.02]
@@ -95,7 +95,7 @@ class RowSum(torch.autograd.Function):
 
 
 def train(kernel: Any, device: torch.device, steps: int) -> float:
-    """The last loss of a model that learns to give rows of sum one; the data is the same on every rank."""
+    """Train a model whose rows should sum to one, on the same data on every rank; return the last loss."""
     torch.manual_seed(0)
     weight = torch.randn(1000, device=device, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=1e-5)

@@ -82,7 +82,7 @@ def test_the_fast_reader_never_differs_from_the_strict_one() -> None:
 
     compare()
     assert len(fast) > 50
-    assert fast.count(True) > len(fast) / 2  # most cases are worth their name: both readers have read them
+    assert fast.count(True) > len(fast) / 2  # otherwise the comparison says little
 
 
 DAMAGE = [b"", b'"', b":", b"}", b"{", b"]", b"[", b"1", b"-", b"\\", b"\x00", b",", b"NaN", b"Infinity", b"null"]

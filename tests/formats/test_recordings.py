@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import config, version_1, write_recording
-from tuning_registry.errors import FileError, RecordingError, RegistryError
+from tuning_registry.errors import FileError, FormatError, RecordingError, RegistryError
 from tuning_registry.formats.fast_reader import QuickReader
 from tuning_registry.formats.recordings import parse_recording, rank_in_name, read_recording
+from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import config_text, dump_json
 from tuning_registry.model.records import Observation
 
@@ -63,7 +65,7 @@ REFUSED = {
     "no arch name": (b'{"": {}}', "an empty name"),
     "two spellings of one arch": (
         json.dumps({"sm90": {"k": {"M=1": FULL}}, "SM90": {"k": {"M=1": FULL}}}).encode(),
-        "the same entry under two spellings of one architecture",
+        "two spellings of one architecture hold this entry",
     ),
     "deep": (b"[" * 200_000 + b"]" * 200_000, "nested too deep"),
     "deep objects": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),
@@ -219,6 +221,24 @@ def test_launch_options_out_of_range_are_refused_with_their_place(
             assert f"{path}: at {place}: " in str(caught.value)
 
 
+@pytest.mark.parametrize("arch", ["sm_103a", "SM103", "10.3", "103", "(10, 3)", "sm_103f"])
+def test_every_spelling_of_an_arch_is_read_as_one(arch: str) -> None:
+    text = json.dumps({arch: {"k": {"M=1": FULL}}}).encode()
+    strict, quick = parse_recording(text, "r.json"), QuickReader().read_quickly(text, "r.json")
+    assert list(strict.votes) == ["sm103"]
+    assert quick in (None, strict)
+
+
+@pytest.mark.parametrize("arch", ["sm_", "sm90x1", "sm9999999", "10.", "7", "(10", "gfx", "gfx94z", "1000.1"])
+def test_what_is_almost_an_arch_is_refused(arch: str, tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "rec.rank0.json", {arch: {"k": {"M=1": FULL}}})
+    for read in (read_recording, QuickReader().read):
+        with pytest.raises(RecordingError, match=f"at {re.escape(arch)}: not an architecture; expected one like sm90"):
+            read(path)
+    with pytest.raises(FormatError, match="at arch: not an architecture"):
+        TunedTable(arch, {})
+
+
 def test_null_warps_and_stages_are_values_of_their_own() -> None:
     odd = config(num_warps=None, num_stages=None)
     text = json.dumps({"sm90": {"k": {"M=1": odd, "M=2": FULL}}}).encode()
@@ -254,12 +274,3 @@ def test_any_bytes_give_a_recording_or_our_error(data: bytes) -> None:
     except RegistryError as error:
         assert str(error).startswith("r.json: ")
         assert "\n" not in str(error)
-
-
-@pytest.mark.parametrize("section", ["votes", "timings", "observations", "candidate_sets"])
-def test_a_strange_architecture_is_reported_whatever_is_recorded_on_it(section: str) -> None:
-    value = {"votes": FULL, "timings": [[FULL, [1, 1, 1]]], "candidate_sets": "abc",
-             "observations": {"config": None, "reason": "miss: no key"}}[section]  # fmt: skip
-    kernels = {"k": {"M=1": value}}
-    document = version_1({}) | {section: {"MI300X": kernels, "SM_90": kernels}}
-    assert parse_recording(json.dumps(document).encode(), "r.json").strange_archs() == ["MI300X"]

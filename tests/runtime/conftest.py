@@ -1,5 +1,6 @@
 """Each test starts without a policy, without our variables, and with Triton's own functions."""
 
+import contextlib
 import gc
 import os
 import sys
@@ -10,13 +11,21 @@ from typing import Any
 
 import pytest
 
-from tuning_registry.runtime import control, uninstall
+from tuning_registry.runtime import uninstall
 from tuning_registry.runtime.guard import reset_faults
 from tuning_registry.runtime.job import place
+from tuning_registry.runtime.recording.background_writer import THREAD_NAME, BackgroundWriter
+from tuning_registry.runtime.recording.recorders import forget_recorders
 
 
 def pytest_configure(config: Any) -> None:
     config.addinivalue_line("markers", "gpu: needs a GPU, and is skipped visibly without one")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Have the option of tests/conftest.py, which is not loaded with `--confcutdir tests/runtime`."""
+    with contextlib.suppress(ValueError):
+        parser.addoption("--rewrite-golden", action="store_true", help="rewrite golden files that differ")
 
 
 @pytest.fixture(autouse=True)
@@ -30,22 +39,20 @@ def clean_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     monkeypatch.setattr(place, "_memory", place._Memory())
     yield
     uninstall()
-    control._recorders.clear()
-    end_journals()
+    stop_writers()
+    forget_recorders()
     reset_faults()
     assert (
         "triton" not in sys.modules or "tuning_registry" not in sys.modules["triton"].runtime.Autotuner.run.__module__
     )
 
 
-def end_journals() -> None:
-    """Stop the threads of recorders that a test did not finish, or they would act in the next test."""
-    for thread in threading.enumerate():
-        if thread.name == "tuning_registry journal" and (journal := getattr(thread, "_target", None)) is not None:
-            journal.__self__._last = None
-            journal.__self__._ending.set()
-            journal.__self__._wake.put(None)
-            thread.join(1.0)
+def stop_writers() -> None:
+    """Stop the background writers that a test did not finish, or they would act in the next test."""
+    if any(thread.name == THREAD_NAME for thread in threading.enumerate()):
+        for thing in gc.get_objects():
+            if type(thing) is BackgroundWriter:
+                thing.stop()
 
 
 @pytest.fixture

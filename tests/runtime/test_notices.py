@@ -8,7 +8,9 @@ import pytest
 
 from tests.runtime.fakes import ARCH, KEY, Tensor, autotuner, launch, stored, three, write_table
 from tests.runtime.test_process import python
+from tuning_registry.formats.table import read_table
 from tuning_registry.runtime import AutotunePolicy, install, uninstall
+from tuning_registry.runtime.recording import sink
 
 NAME = "pkg.ops.kernel"
 
@@ -24,7 +26,7 @@ def test_a_recording_job_says_at_level_info_what_it_does_and_did(tmp_path: Path,
     launch(autotuner([three()[0], three()[0]], name="other"))
     uninstall()
     (file,) = tmp_path.glob("r.*.json")
-    assert told(caplog, logging.INFO) == [f"recording to {tmp_path / 'r'}", f"2 votes in {file}"]
+    assert told(caplog, logging.INFO) == [f"recording to {tmp_path / 'r'}", f"recorded 2 votes to {file}"]
 
 
 def test_a_pinned_job_says_at_level_info_which_table_it_pins_to(tmp_path: Path, caplog: Any) -> None:
@@ -33,8 +35,8 @@ def test_a_pinned_job_says_at_level_info_which_table_it_pins_to(tmp_path: Path, 
     install(AutotunePolicy(mode="pinned", table_path=tmp_path, arch=ARCH))
     launch(autotuner())
     said = told(caplog, logging.INFO)
-    assert said[0] == "pinning"
-    assert said[-1].startswith(f"table {table} (1 entries) made with Triton 3.0.1, this is ")
+    assert said[0] == f"pinning from {tmp_path} (read at the first launch)"
+    assert said[-1] == f"pinning from {table}: 1 entry, Triton 3.0.1, digest {read_table(table).digest[:12]}..."
 
 
 def test_variables_that_a_given_policy_leaves_unused_are_named(monkeypatch: Any, tmp_path: Path, caplog: Any) -> None:
@@ -48,7 +50,7 @@ def test_variables_that_a_given_policy_leaves_unused_are_named(monkeypatch: Any,
         monkeypatch.setenv(f"TUNING_REGISTRY_{name}", value)
     install(AutotunePolicy(record_path=tmp_path / "r", source="s"))
     (said,) = told(caplog)
-    assert said.endswith("is not used: TUNING_REGISTRY_ARCH, TUNING_REGISTRY_MODE")
+    assert said.endswith("are ignored: TUNING_REGISTRY_ARCH, TUNING_REGISTRY_MODE")
     caplog.clear()
     install()
     install(AutotunePolicy(mode="pinned", arch=ARCH, source="s", run="mine"))
@@ -85,7 +87,7 @@ def test_a_scope_that_no_kernel_lies_in_is_named_at_the_end(mode: Any, what: Any
     launch(autotuner())
     uninstall()
     (said,) = [said for said in told(caplog) if what in said]
-    assert "pkgs, fla" in said
+    assert "modules=pkgs,fla" in said
     assert NAME in said
     caplog.clear()
     install(AutotunePolicy(mode=mode, record_path=tmp_path / "r", modules=("pkgs", "pkg"), arch=ARCH))
@@ -97,8 +99,8 @@ def test_a_scope_that_no_kernel_lies_in_is_named_at_the_end(mode: Any, what: Any
 def test_block_sizes_that_no_candidate_has_are_named_with_the_miss(tmp_path: Path, caplog: Any) -> None:
     install(AutotunePolicy(mode="pinned", table_path=tmp_path, arch=ARCH, block_sizes={"BLOCK_M": 63}))
     launch(autotuner())
-    (miss,) = [said for said in told(caplog) if said.startswith("miss (")]
-    assert "no candidate has the block sizes of the policy" in miss
+    (miss,) = [said for said in told(caplog) if said.startswith("miss for ")]
+    assert "no candidate has the policy's block_sizes" in miss
 
 
 def test_kernels_of_the_script_itself_are_said_to_share_their_name(
@@ -130,7 +132,7 @@ def test_rank_0_is_told_of_another_job_of_its_name(tmp_path: Path, monkeypatch: 
         launch(autotuner(), Tensor(), Tensor(), 32)
         uninstall()
     assert len(told(caplog)) == 1
-    assert "another process has recorded rank 0 of run nightly" in told(caplog)[0]
+    assert "another process also recorded rank 0 of run nightly" in told(caplog)[0]
     caplog.clear()
     monkeypatch.setenv("RANK", "0")
     for run in ("lr0.1", "lr0-1"):  # the same in the name of a file
@@ -140,14 +142,12 @@ def test_rank_0_is_told_of_another_job_of_its_name(tmp_path: Path, monkeypatch: 
     assert told(caplog) == []
 
 
-@pytest.mark.parametrize(("url", "missing"), [("postgresql://h/d", "is not installed here, so the recording stays in a file: psycopg"),
+@pytest.mark.parametrize(("url", "missing"), [("postgresql://h/d", "psycopg is not installed, so the recording will stay in a file"),
                                               ("sqlite:////r.db", None)])  # fmt: skip
 def test_a_database_that_no_package_here_can_reach_is_named_at_install(
     url: Any, missing: Any, monkeypatch: Any, caplog: Any
 ) -> None:
-    from tuning_registry.runtime import assembly
-
-    monkeypatch.setattr(assembly, "find_spec", lambda name: None if name == "psycopg" else name)
+    monkeypatch.setattr(sink, "find_spec", lambda name: None if name == "psycopg" else name)
     install(AutotunePolicy(record_path=url, arch=ARCH, run="job"))
     assert [said.startswith(missing or "?") for said in told(caplog)] == ([True] if missing else [])
 
@@ -164,13 +164,13 @@ def test_verbose_and_enumerating_runs_print_our_log_once_and_plainly(tmp_path: P
     (tmp_path / "logging_job.py").write_text("import logging; logging.basicConfig(format='%(name)s|%(message)s')" + JOB)
     options = ("-m", "tuning_registry.runtime", "--arch", ARCH, "--record-path", tmp_path / "r", "--run-name", "job")
     said = python(*options, "-v", "job.py", cwd=tmp_path).stderr.splitlines()
-    assert [line.split(" r.job.")[0].partition(" in ")[0] for line in said] == [
+    assert [line.split(".job.")[0] for line in said] == [
         f"tuning_registry: recording to {tmp_path / 'r'}",
-        "tuning_registry: 1 votes",
+        f"tuning_registry: recorded 1 vote to {tmp_path / 'r'}",
     ]
     said = python(*options, "-v", "logging_job.py", cwd=tmp_path).stderr.splitlines()
-    assert len([line for line in said if "votes in" in line]) == 1
-    assert said[-1].startswith("tuning_registry|tuning_registry: 1 votes in ")
+    assert len([line for line in said if "recorded 1 vote" in line]) == 1
+    assert said[-1].startswith("tuning_registry|tuning_registry: recorded 1 vote to ")
     said = python(*options, "--enumerate-autotuners", "job.py", cwd=tmp_path).stderr
     assert f"autotuner {NAME} (3 candidates): timed" in said
     assert python(*options, "job.py", cwd=tmp_path).stderr.count("another process") == 1  # rank 0 of a run once more
@@ -196,7 +196,8 @@ def test_repeated_options_are_one_list_and_a_folder_without_main_is_wrong_usage(
     ended = python(*options, "--on-miss", "error", "job.py", cwd=tmp_path)
     assert f"{tmp_path / 'one'} holds no {ARCH}.json" in ended.stderr
     ended = python("-m", "tuning_registry.runtime", "one", cwd=tmp_path, check=False)
-    assert (ended.returncode, ended.stderr) == (2, "python -m tuning_registry.runtime: no __main__.py in one\n")
+    (error,) = [line for line in ended.stderr.splitlines() if not line.startswith("tuning_registry: ")]
+    assert (ended.returncode, error) == (2, "python -m tuning_registry.runtime: no __main__.py in one")
     ended = python("-m", "tuning_registry.runtime", "job.py", cwd=tmp_path, check=False, TUNING_REGISTRY_MODE="pined")
     assert ended.stderr.startswith("python -m tuning_registry.runtime: at TUNING_REGISTRY_MODE: expected one of")
 
@@ -205,4 +206,4 @@ def test_a_script_with_a_policy_of_its_own_is_told_what_the_command_line_lost(tm
     pytest.importorskip("triton")
     (tmp_path / "job.py").write_text("from tuning_registry.runtime import install\ninstall({'mode': 'auto'})")
     ended = python("-m", "tuning_registry.runtime", "--mode", "pinned", "--arch", ARCH, "job.py", cwd=tmp_path)
-    assert ended.stderr.endswith("is not used: TUNING_REGISTRY_ARCH, TUNING_REGISTRY_MODE\n")
+    assert "are ignored: TUNING_REGISTRY_ARCH, TUNING_REGISTRY_MODE\n" in ended.stderr

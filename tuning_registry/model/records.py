@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from tuning_registry.errors import FormatError
 from tuning_registry.model.canonical import check_text, describe, text_digest
-from tuning_registry.model.names import is_known_arch, normal_arch, normal_distribution
+from tuning_registry.model.names import normal_distribution
 
 T = TypeVar("T")
 # By architecture, then kernel, then shape key.
@@ -225,8 +225,3 @@ class Recording:
     observations: ByEntry[Observation] = field(default_factory=dict)
     timings: ByEntry[TimedCandidates] = field(default_factory=dict)
     candidate_sets: ByEntry[str] = field(default_factory=dict)
-
-    def strange_archs(self) -> list[str]:
-        """Architectures with an unknown spelling. They are stored as given, and the user should be told."""
-        named = {*self.votes, *self.observations, *self.timings, *self.candidate_sets}
-        return sorted(arch for arch in named if not is_known_arch(normal_arch(arch)))

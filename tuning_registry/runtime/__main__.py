@@ -12,49 +12,43 @@ import types
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError, RegistryError
+from tuning_registry.errors import RegistryError
 from tuning_registry.runtime.control import install
-from tuning_registry.runtime.options import (
-    PREFIX,
-    add_policy_options,
-    environment_fields,
-    flag_of,
-    option_fields,
-    option_variables,
-)
-from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.options import add_policy_options, option_variables, policy_from_options
 
 _NAME: Final = "python -m tuning_registry.runtime"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Install the policy of environment and options (options win), then run the script as `__main__`.
+    """Install the policy of environment and options (options take precedence), then run the script as `__main__`.
 
     Works under any launcher: `torchrun ... -m tuning_registry.runtime --record-path /shared/rec train.py`. The
-    options are put into the environment, where `install()` in a process that the script starts finds them.
+    options are copied to the environment, so that processes started by the script find them with `install()`.
 
     Returns:
-        2 where the policy is refused or there is no such script; otherwise the script's own end decides.
+        Nothing but 0: a rejected policy or a missing script exits with status 2, and the script may exit itself.
     """
     parser = argparse.ArgumentParser(
         prog=_NAME, allow_abbrev=False,
-        description="Run a training script with its Triton autotuners recorded, pinned or watched.",
+        description="Run a training script with its Triton autotuners recorded, pinned or watched. Each policy option is "
+        "also an environment variable: --record-path is TUNING_REGISTRY_RECORD_PATH. Options take precedence.",
     )  # fmt: skip
     add_policy_options(parser)
-    parser.add_argument("-m", "--module", action="store_true", help="the script is a module name, as for python -m")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log what the runtime does to stderr")
-    parser.add_argument("script", help="script or module to run")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments").required = False
+    parser.add_argument("-m", "--module", action="store_true", help="The script is a module name, as for python -m.")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="Log details to stderr, such as what ranks other than 0 do."
+    )
+    parser.add_argument("script", help="Script or module to run.")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="Arguments of the script.").required = False
     given = sys.argv[1:] if argv is None else argv
     options = parser.parse_args(given)
-    # argparse takes a first -- of the script's own arguments for one of its own.
+    # argparse drops a leading -- from the script's own arguments.
     if given[-len(options.arguments) - 2 :][:2] == [options.script, "--"]:
         options.arguments.insert(0, "--")
-    if options.verbose or options.enumerate_autotuners:
-        _log_to_stderr()
+    _log_to_stderr(verbose=options.verbose)
     try:
-        policy = _read_policy(options)
-        if not options.module and not os.path.exists(options.script):  # noqa: PTH110  # raises for no path
+        policy = policy_from_options(options)
+        if not options.module and not os.path.exists(options.script):  # noqa: PTH110  # never raises
             parser.exit(2, f"{_NAME}: no such script: {options.script!r}\n")
         os.environ.update(option_variables(options, policy))
         install()
@@ -67,24 +61,15 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _read_policy(options: argparse.Namespace) -> AutotunePolicy:
-    """The policy of environment and options; an error names the variable or option."""
-    variables, given = environment_fields(), option_fields(options)
-    try:
-        return AutotunePolicy.from_mapping({**variables, **given})
-    except FormatError as fault:
-        name, *place = fault.path
-        is_variable = name in variables and name not in given
-        raise FormatError(fault.what, (PREFIX + name.upper() if is_variable else flag_of(name), *place)) from None
-
-
-def _log_to_stderr() -> None:
-    """Print our log, with what is no warning, for as long as the script sets up no logging of its own."""
+def _log_to_stderr(*, verbose: bool) -> None:
+    """Print our log to stderr for as long as the script sets up no logging; then follow the script's level."""
     handler = logging.StreamHandler(sys.stderr)
-    logger = logging.getLogger("tuning_registry")
-    handler.addFilter(lambda _: logger.handlers == [handler] and not logging.getLogger().handlers)
+    logger, root = logging.getLogger("tuning_registry"), logging.getLogger()
+    handler.addFilter(lambda _: logger.handlers == [handler] and not root.handlers)
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    if not verbose:
+        logger.addFilter(lambda record: record.levelno >= root.level or not root.handlers)
 
 
 def run_script(script: str, arguments: Sequence[str]) -> None:

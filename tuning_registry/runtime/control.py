@@ -1,4 +1,4 @@
-"""Installing a policy in this process, replacing it, and taking it out again."""
+"""Installing a policy in this process, replacing it, and removing it."""
 
 from __future__ import annotations
 
@@ -6,95 +6,113 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tuning_registry.errors import FormatError
-from tuning_registry.locations import absolute_location, shown_url
+from tuning_registry.errors import FormatError, PolicyError, RegistryError
+from tuning_registry.locations import absolute_location
 from tuning_registry.log import inform, warn
-from tuning_registry.runtime.guard import guarded, reset_faults
-from tuning_registry.runtime.options import PREFIX, environment_fields
+from tuning_registry.runtime.guard import fault_counts, guarded, reset_faults
+from tuning_registry.runtime.options import environment_fields, policy_from_environment, variable_of
 from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.recording.recorders import all_recorders, recorder_for
+from tuning_registry.runtime.session import Session
+from tuning_registry.runtime.summary import log_start
+from tuning_registry.runtime.triton.adapter import Adapter, check_supported, is_installed
+from tuning_registry.runtime.triton.coverage import CoverageReport
 
-if TYPE_CHECKING:
-    from tuning_registry.runtime.recording.recorder import Recorder
-    from tuning_registry.runtime.session import Session
-    from tuning_registry.runtime.triton.adapter import Adapter
-
-
-_PATIENCE_S: Final = 2.0  # how long replacing a policy waits for the end of a recording; the exit waits longer
+_PATIENCE_S: Final = 2.0  # how long replacing a policy waits for its recording to be finished; the exit waits longer
 
 _lock = threading.RLock()
 _session: Session | None = None
 _adapter: Adapter | None = None
-_recorders: dict[tuple[str, str | None, str | None], Recorder] = {}
 _exit_hooked = False
 _changes = 0
 
 
 def install(
-    policy: AutotunePolicy | Mapping[str, Any] | None = None, *, deterministic: bool | None = None
+    policy: AutotunePolicy | Mapping[str, Any] | None = None, *, deterministic: bool | None = None, **fields: Any
 ) -> AutotunePolicy:
-    """Put a policy to work in this process, in place of the one before; gives the policy with its mode resolved.
+    """Put a policy to work in this process, in place of the one before; returns it with its mode resolved.
 
-    Autotuners that exist and those to come are covered alike. No device is touched: architecture and table
-    are looked up at the first launch. On an error the policy before stays in place.
+    `install(mode="pinned", table_path="tables")` states the fields of a policy as keywords. Keywords beside a
+    policy override its fields. Without a policy and keywords, the environment states the policy.
+
+    The policy covers autotuners that exist already and those created later. No device is touched: architecture
+    and table are looked up at the first launch. If an error is raised, the policy before stays in place.
 
     Args:
-        policy: A policy, a mapping for `AutotunePolicy.from_mapping`, or None for the environment's.
-        deterministic: Asks for pinning where the policy has no mode and no record path; None asks PyTorch
+        policy: A policy, or a mapping of its fields.
+        deterministic: Requests pinning if the policy has neither a mode nor a record path; None asks PyTorch
             (`torch.use_deterministic_algorithms`).
+        **fields: Fields of `AutotunePolicy`.
 
     Raises:
-        FormatError: The mapping or the environment is no policy.
-        PolicyError: The policy cannot work here: it needs Triton and there is none, no table path exists, or
-            the job has many processes and nothing names the run.
+        FormatError: A field, or a variable of the environment, is not accepted.
+        PolicyError: The policy cannot work here: Triton is missing, no table path exists, or the job has several
+            processes and nothing names the run.
     """
-    global _session, _adapter
-    if policy is None:
-        policy = AutotunePolicy.from_environment()
-    else:
-        policy = policy if isinstance(policy, AutotunePolicy) else AutotunePolicy.from_mapping(policy)
-        _warn_of_unused_variables(policy)
-    resolved = resolve_mode(policy, deterministic)
-    if resolved.table_path and resolved.mode != "pinned":
-        warn("a table path is given, but mode is %s: nothing is pinned (mode: pinned)", resolved.mode)
-    if resolved.record_path and resolved.mode == "auto":
-        warn("a record path is given, but mode is auto: nothing is recorded (mode: record)")
-    # What works behind a policy is most of the runtime, and a process that installs none need not load it.
-    from tuning_registry.runtime.assembly import assemble  # noqa: PLC0415
-
-    with _lock:
-        session, adapter = assemble(resolved, _recorders)
-        reset_faults()
-        if session.recorder is not None:
-            session.recorder.resume()
-        _take_out(keep=session.recorder, successor=adapter)
-        _session, _adapter = session, adapter
-        _hook_exit()
-    inform("%s", _describe(resolved))
+    resolved = _resolved(policy, deterministic, fields)
+    _start(resolved)
     return resolved
 
 
-def uninstall() -> None:
-    """Take the policy out: Triton's own functions are back, and a recording is finished. Fine without one.
+@contextmanager
+def installed(
+    policy: AutotunePolicy | Mapping[str, Any] | None = None, *, deterministic: bool | None = None, **fields: Any
+) -> Iterator[AutotunePolicy]:
+    """Put a policy to work for the body of a `with` statement, for notebooks and tests.
 
-    A recording that takes longer than two seconds (a database that is away) is finished in the background; the
-    end of the process waits for it.
+    Afterwards the policy that was there before goes on, with its choices, misses and recording. Blocks nest.
+    A policy holds for the whole process, so the body should not end while other threads launch under it.
+
+    Args:
+        policy: As for `install`.
+        deterministic: As for `install`.
+        **fields: As for `install`.
+
+    Raises:
+        FormatError: As `install` does.
+        PolicyError: As `install` does.
+    """
+    resolved = _resolved(policy, deterministic, fields)
+    before, is_patched = _start(resolved, suspends=True)
+    try:
+        yield resolved
+    finally:
+        with _lock:
+            _switch(before, Adapter(before, before.pins) if before is not None and is_patched else None)
+
+
+def uninstall() -> None:
+    """Remove the policy: Triton's own functions are back, and the recording is finished. Does nothing without a policy.
+
+    If finishing the recording takes longer than two seconds (for example because a database is down), it goes on
+    in the background, and the end of the process waits for it.
     """
     with _lock:
-        _take_out()
+        _switch(None, None)
 
 
 def active_policy() -> AutotunePolicy | None:
-    """The installed policy, its mode resolved; None without one."""
+    """The installed policy with its mode resolved; None without one."""
     session = _session
     return None if session is None else session.policy
 
 
+def coverage_report() -> CoverageReport:
+    """Which autotuners were launched and how, which keys missed, and what escaped; empty without a policy.
+
+    Walks all live objects to find autotuners that bypassed us: meant for the end of a run, not for every step.
+    """
+    session = _session
+    return CoverageReport({}, (), (), fault_counts()) if session is None else session.report(_adapter)
+
+
 def policy_changes() -> int:
-    """How often this process has installed or uninstalled a policy: each time its choices start afresh."""
+    """How often this process has installed or removed a policy; choices are counted anew each time."""
     return _changes
 
 
@@ -103,17 +121,12 @@ def active_session() -> Session | None:
     return _session
 
 
-def active_adapter() -> Adapter | None:
-    """Our functions in Triton; None where there is no Triton, or no policy."""
-    return _adapter
-
-
 def resolve_mode(policy: AutotunePolicy, deterministic: bool | None = None) -> AutotunePolicy:
-    """`policy` with its mode filled in: record if a record path is given, pinned if determinism is asked for."""
+    """`policy` with its mode filled in: record if there is a record path, pinned if determinism is requested."""
     if policy.mode is not None:
         return policy
     if deterministic is None:
-        # Absent also where another thread is importing torch at this moment.
+        # Also absent while another thread is importing torch.
         asks = getattr(sys.modules.get("torch"), "are_deterministic_algorithms_enabled", None)
         deterministic = asks is not None and bool(asks())
     if policy.record_path is not None:
@@ -121,71 +134,132 @@ def resolve_mode(policy: AutotunePolicy, deterministic: bool | None = None) -> A
     return replace(policy, mode="pinned" if deterministic else "auto")
 
 
-def _describe(policy: AutotunePolicy) -> str:
-    """What a policy with its mode resolved does, as one line."""
-    kept = "" if policy.record_path is None else f" to {shown_url(os.fspath(policy.record_path))}"
-    if policy.mode == "record":
-        return f"recording{kept}"
-    if policy.mode == "pinned":
-        return "pinning" + (f", misses are recorded{kept}" if kept else "")
-    return "Triton times as usual, nothing is recorded or pinned"
+def _resolved(
+    policy: AutotunePolicy | Mapping[str, Any] | None, deterministic: bool | None, fields: Mapping[str, Any]
+) -> AutotunePolicy:
+    """The requested policy with its mode resolved; warns of fields that have no effect."""
+    if policy is None and not fields:
+        stated = policy_from_environment()
+    else:
+        base = policy.to_mapping() if isinstance(policy, AutotunePolicy) else {} if policy is None else policy
+        stated = AutotunePolicy.from_mapping({**base, **fields} if fields else base)
+        _warn_of_unused_variables(stated)
+    resolved = resolve_mode(stated, deterministic)
+    if resolved.table_path and resolved.mode != "pinned":
+        warn("table_path has no effect in mode %s; to pin kernels, set mode to pinned", resolved.mode)
+    if resolved.record_path and resolved.mode == "auto":
+        warn("record_path has no effect in mode auto; to record choices, set mode to record")
+    return resolved
 
 
 def _warn_of_unused_variables(policy: AutotunePolicy) -> None:
-    """Say so where environment, or the options of `python -m tuning_registry.runtime`, state what a given policy does not."""
+    """Warn if the environment, or the options of `python -m tuning_registry.runtime`, contradict a given policy."""
     try:
-        names, stated = environment_fields(), AutotunePolicy.from_environment()
+        names, stated = environment_fields(), policy_from_environment()
     except (FormatError, OSError, RuntimeError):
-        return  # not used, so not judged
-    # The tables of the variable are searched after the policy's, and its run names a job that the policy does not.
+        return  # they are not used, so their errors do not matter
+    # Used with any policy: the variable's tables are searched after the policy's, and its run names unnamed jobs.
     honoured = {"table_path"} | ({"run"} if policy.run is None else set())
     if stated.record_path is not None and policy.record_path is not None:
         same = absolute_location(os.fspath(stated.record_path)) == absolute_location(os.fspath(policy.record_path))
         honoured |= {"record_path"} if same else set()
     unused = [
-        PREFIX + name.upper()
+        variable_of(name)
         for name in names
         if name not in honoured and getattr(stated, name) != getattr(policy, name)
-    ]
+    ]  # fmt: skip
     if unused:
         warn(
-            "install() was given a policy, so what environment or command line state is not used: %s",
+            "install() was given a policy, so these settings of the environment or the command line are ignored: %s",
             ", ".join(unused),
         )
 
 
-def _take_out(keep: Recorder | None = None, successor: Adapter | None = None) -> None:
-    """Take the policy out; the successor's functions come in the place of ours, with no moment in between."""
-    global _session, _adapter, _changes  # noqa: PLW0603 - see install
-    session, adapter = _session, _adapter
-    if successor is not None:
-        successor.attach(adapter)
-    elif adapter is not None:
-        adapter.detach()
-    if session is not None:
-        guarded("looking back", session.look_back)
-    if session is not None and session.recorder is not None and session.recorder is not keep:
-        guarded("finishing the recording", session.recorder.finish, _PATIENCE_S)
-    _session = _adapter = None
+def _start(policy: AutotunePolicy, *, suspends: bool = False) -> tuple[Session | None, bool]:
+    """Put a policy to work, in place of the session before, which ends unless the policy only `suspends` it.
+
+    Returns:
+        The session before, and whether it had functions inside Triton.
+    """
+    with _lock:
+        session, adapter = _assemble(policy)
+        reset_faults()
+        before = _session, _adapter is not None
+        _switch(session, adapter, suspends=suspends)
+        _hook_exit()
+    guarded("logging the start", log_start, policy, session.tables)
+    return before
+
+
+def _assemble(policy: AutotunePolicy) -> tuple[Session, Adapter | None]:
+    """Session and adapter for a policy; there is no adapter if the policy can work without Triton and there is none.
+
+    Raises:
+        PolicyError: The policy cannot work here.
+    """
+    try:
+        has_triton = _check_triton(policy)
+        session = Session(policy, None)
+        if policy.mode == "pinned":
+            session.tables.check()
+        if policy.mode != "auto":
+            session.recorder = recorder_for(policy)
+        return session, Adapter(session, session.pins) if has_triton else None
+    except RegistryError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:  # of paths: ~nobody, a name that is too long, no permission
+        raise PolicyError(f"a path of this policy cannot be used: {error}") from error
+
+
+def _check_triton(policy: AutotunePolicy) -> bool:
+    """Whether Triton can be patched; raises PolicyError if the policy needs it and it cannot."""
+    is_needed = policy.mode != "auto" or policy.chaos
+    if not is_needed and not is_installed():
+        return False
+    try:
+        check_supported()
+    except PolicyError:
+        if is_needed:
+            raise
+        return False
+    return True
+
+
+def _switch(session: Session | None, adapter: Adapter | None, *, suspends: bool = False) -> None:
+    """Replace what is installed. New functions take the place of the old ones, so no launch finds Triton's in between."""
+    global _session, _adapter, _changes  # noqa: PLW0603 - one per process
+    before, previous = _session, _adapter
+    recorder = None if session is None else session.recorder
+    if recorder is not None:
+        recorder.resume()
+    if adapter is not None:
+        adapter.attach(previous)
+    elif previous is not None:
+        previous.detach()
+    if before is not None and before is not session and not suspends:
+        guarded("logging the end", before.close)
+        if before.recorder is not None and before.recorder is not recorder:
+            guarded("finishing the recording", before.recorder.finish, _PATIENCE_S)
+    _session, _adapter = session, adapter
     _changes += 1
 
 
 def _hook_exit() -> None:
-    global _exit_hooked  # noqa: PLW0603 - registered once a process
+    global _exit_hooked  # noqa: PLW0603 - registered once per process
     if _exit_hooked:
         return
     _exit_hooked = True
     atexit.register(_at_exit)
     os.register_at_fork(after_in_child=_after_fork)
-    # Children of multiprocessing (torch.multiprocessing.spawn) end without atexit, but run these.
+    # Children of multiprocessing (torch.multiprocessing.spawn) run these finalizers instead of atexit.
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
         util.Finalize(None, _at_exit, exitpriority=0)
 
 
 def _after_fork() -> None:
-    """In a child: another thread may have held the lock, and a worker of multiprocessing forgets its exit hooks."""
-    global _lock  # noqa: PLW0603 - see above
+    """In a forked child, replace a lock that another thread may have held, and hook the exit of a worker again."""
+    global _lock  # noqa: PLW0603 - one per process
     _lock = threading.RLock()
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
@@ -199,9 +273,9 @@ def _hook_worker_exit(at_exit: Callable[[], None]) -> None:
 def _at_exit() -> None:
     session = _session
     if session is not None:
-        guarded("looking back", session.look_back)
+        guarded("logging the end", session.close)
     if session is not None and session.policy.enumerate_autotuners:
         for line in str(guarded("reporting coverage", session.report, _adapter)).splitlines():
             inform("%s", line)
-    for recorder in list(_recorders.values()):
+    for recorder in all_recorders():
         guarded("finishing the recording", recorder.finish)

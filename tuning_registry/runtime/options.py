@@ -1,36 +1,51 @@
-"""Policy fields from text: environment variables and command-line options."""
+"""Policies from text: environment variables and command-line options."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from tuning_registry.errors import FormatError, RecordingError
-from tuning_registry.formats.files import parse_json
+from tuning_registry.errors import FormatError
 from tuning_registry.locations import absolute_location
+from tuning_registry.runtime.fields import Declaration, declaration_of
 from tuning_registry.runtime.guard import warn_once
+from tuning_registry.runtime.policy import AutotunePolicy
 
 if TYPE_CHECKING:
     import argparse
 
-    from tuning_registry.runtime.policy import AutotunePolicy
-
-MODES: Final = ("auto", "pinned", "record")
-ON_MISS: Final = ("min_cost", "error")
 PREFIX: Final = "TUNING_REGISTRY_"
-# Variables of the other half of the package: not ours to judge.
+# Variables that the rest of the package reads.
 _FOREIGN: Final = frozenset({"TUNING_REGISTRY_DB"})
-_TRUE: Final = frozenset({"1", "true", "yes", "on"})
-_FALSE: Final = frozenset({"0", "false", "no", "off"})
+DECLARATIONS: Final[Mapping[str, Declaration]] = {f.name: declaration_of(f) for f in fields(AutotunePolicy)}
+
+
+def policy_from_environment(environ: Mapping[str, str] | None = None) -> AutotunePolicy:
+    """The policy that `TUNING_REGISTRY_*` variables state (see `environment_fields`).
+
+    Raises:
+        FormatError: A value is not accepted; `path` begins with the name of the variable.
+    """
+    return _policy_of(environment_fields(environ), {})
+
+
+def policy_from_options(namespace: argparse.Namespace) -> AutotunePolicy:
+    """The policy that the environment and parsed options state; options take precedence.
+
+    Raises:
+        FormatError: A value is not accepted; `path` begins with the name of the variable or option.
+    """
+    return _policy_of(environment_fields(), option_fields(namespace))
 
 
 def environment_fields(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The policy fields that `TUNING_REGISTRY_*` variables state; an empty variable states nothing.
+    """The policy fields that `TUNING_REGISTRY_*` variables state; an empty variable counts as unset.
 
-    `TUNING_REGISTRY_MODULES=fla,mamba_ssm`, `..._BLOCK_SIZES=BLOCK_M=64,BLOCK_N=32` (or a JSON object),
-    `..._CHAOS=1`, and so on: the field's name in capitals. A variable with our prefix that is no field is
-    a warning, since it is most likely a slip.
+    The name of a variable is the field's name in capitals: `TUNING_REGISTRY_MODULES=fla,mamba_ssm`,
+    `..._BLOCK_SIZES=BLOCK_M=64,BLOCK_N=32` (or a JSON object), `..._CHAOS=1`, and so on. A variable with
+    this prefix that matches no field is most likely a typo and is logged as a warning.
 
     Args:
         environ: Defaults to the environment of the process.
@@ -44,14 +59,16 @@ def environment_fields(environ: Mapping[str, str] | None = None) -> dict[str, An
         if not variable.startswith(PREFIX) or variable in _FOREIGN:
             continue
         name = variable.removeprefix(PREFIX).lower()
-        if name not in _PARSERS:
-            warn_once(variable, "the variable %s is no policy field and is not used", variable)
+        if name not in DECLARATIONS:
+            warn_once(variable, "ignoring the variable %s: there is no policy field of this name", variable)
         elif text.strip():
-            try:
-                stated[name] = _PARSERS[name](text.strip())
-            except FormatError as fault:
-                raise fault.under(variable) from None
+            stated[name] = _parsed(name, text.strip(), variable)
     return stated
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a policy field."""
+    return PREFIX + name.upper()
 
 
 def flag_of(name: str) -> str:
@@ -60,19 +77,22 @@ def flag_of(name: str) -> str:
 
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
-    """Give `parser` one option per policy field: `--record-path`, `--on-miss`, ..., and `--deterministic`."""
-    for name in _PARSERS:
+    """Add one option per policy field to `parser`: `--record-path`, `--on-miss`, ..., and `--deterministic`."""
+    for name, declared in DECLARATIONS.items():
         flags = [flag_of(name)]
         if name == "run":
-            flags.append("--run-name")  # torchrun takes --run for the beginning of an option of its own
-        if name in _FLAGS:
-            parser.add_argument(*flags, dest=name, action="store_const", const=True, help=_HELP[name])
-        elif name in _CHOICES:
-            parser.add_argument(*flags, dest=name, choices=_CHOICES[name], help=_HELP[name])
+            flags.append("--run-name")  # torchrun reads --run as an abbreviation of one of its own options
+        help_text = declared.help.replace("%", "%%")
+        if declared.is_switch:
+            parser.add_argument(*flags, dest=name, action="store_const", const=True, help=help_text)
+        elif declared.choices:
+            parser.add_argument(*flags, dest=name, choices=declared.choices, help=help_text)
         else:
-            action = "append" if name in _SEPARATORS else "store"
-            parser.add_argument(*flags, dest=name, action=action, metavar=_METAVAR.get(name, "TEXT"), help=_HELP[name])
-    parser.add_argument("--deterministic", action="store_true", help="pin kernels unless --mode says otherwise")
+            action = "append" if declared.separator else "store"
+            parser.add_argument(*flags, dest=name, action=action, metavar=declared.metavar, help=help_text)
+    parser.add_argument(
+        "--deterministic", action="store_true", help="Request determinism: pin kernels unless --mode is given."
+    )
 
 
 def option_fields(namespace: argparse.Namespace) -> dict[str, Any]:
@@ -81,21 +101,15 @@ def option_fields(namespace: argparse.Namespace) -> dict[str, Any]:
     Raises:
         FormatError: A value cannot be read; `path` names the option.
     """
-    stated: dict[str, Any] = {}
-    for name, text in _texts(namespace).items():
-        try:
-            stated[name] = _PARSERS[name](text)
-        except FormatError as fault:
-            raise fault.under(flag_of(name)) from None
-    return stated
+    return {name: _parsed(name, text, flag_of(name)) for name, text in _texts(namespace).items()}
 
 
 def option_variables(namespace: argparse.Namespace, policy: AutotunePolicy) -> dict[str, str]:
-    """The variables that state what parsed options do, for processes with another current folder.
+    """Parsed options as environment variables, for child processes that may run in another folder.
 
     Args:
         namespace: The options.
-        policy: What they and the environment state together.
+        policy: The policy that the options and the environment state together.
     """
     stated = _texts(namespace)
     if namespace.deterministic and policy.mode is None and policy.record_path is None:
@@ -105,92 +119,33 @@ def option_variables(namespace: argparse.Namespace, policy: AutotunePolicy) -> d
     if "table_path" in stated:
         paths = stated["table_path"].split(os.pathsep)
         stated["table_path"] = os.pathsep.join(absolute_location(path) for path in paths if path)
-    return {PREFIX + name.upper(): text for name, text in stated.items()}
+    return {variable_of(name): text for name, text in stated.items()}
+
+
+def _policy_of(variables: Mapping[str, Any], options: Mapping[str, Any]) -> AutotunePolicy:
+    """The policy of these fields; an error names the variable or option that it came from."""
+    try:
+        return AutotunePolicy.from_mapping({**variables, **options})
+    except FormatError as fault:
+        name, *place = fault.path
+        is_variable = name in variables and name not in options
+        # A missing record path, which mode record requires, comes from neither.
+        shown = variable_of(name) if is_variable or not options else flag_of(name)
+        raise FormatError(fault.what, (shown, *place)) from None
+
+
+def _parsed(name: str, text: str, place: str) -> Any:
+    try:
+        return DECLARATIONS[name].parse(text)
+    except FormatError as fault:
+        raise fault.under(place) from None
 
 
 def _texts(namespace: argparse.Namespace) -> dict[str, str]:
-    """What parsed options state, as a variable would; an option that was given several times is one list."""
-    given = {name: getattr(namespace, name) for name in _PARSERS if getattr(namespace, name) is not None}
-    return {
-        name: "1" if name in _FLAGS else _SEPARATORS[name].join(value) if name in _SEPARATORS else value
-        for name, value in given.items()
-    }
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in _TRUE | _FALSE:
-        raise FormatError(f"expected 1 or 0, found {text!r}")
-    return text.lower() in _TRUE
-
-
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise FormatError(f"expected an integer, found {text[:40]!r}") from None
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _paths(text: str) -> str | tuple[str, ...]:
-    parts = tuple(part for part in text.split(os.pathsep) if part)
-    return parts[0] if len(parts) == 1 else parts
-
-
-def _sizes(text: str) -> dict[str, Any]:
-    if text.startswith("{"):
-        try:
-            parsed = parse_json(text.encode("utf-8", "surrogateescape"), "block sizes")
-        except RecordingError as fault:
-            raise FormatError(fault.what, fault.path) from None
-        assert isinstance(parsed, dict)
-        return parsed
-    sizes: dict[str, Any] = {}
-    for pair in _names(text):
-        name, equals, value = pair.partition("=")
-        if not equals or name in sizes:
-            raise FormatError(f"expected NAME=INTEGER[,NAME=INTEGER...], each name once, found {text!r}")
-        sizes[name.strip()] = _integer(value.strip())
-    return sizes
-
-
-_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "mode": str,
-    "modules": _names,
-    "table_path": _paths,
-    "record_path": str,
-    "on_miss": str,
-    "block_sizes": _sizes,
-    "config_invariant": _names,
-    "verify_every": _integer,
-    "verify_strict": _flag,
-    "enumerate_autotuners": _flag,
-    "chaos": _flag,
-    "run": str,
-    "source": str,
-    "arch": str,
-}
-_FLAGS: Final = frozenset(name for name, parse in _PARSERS.items() if parse is _flag)
-# Of fields that are lists; options of these may be repeated.
-_SEPARATORS: Final = {"table_path": os.pathsep, **dict.fromkeys(("modules", "config_invariant", "block_sizes"), ",")}
-_CHOICES: Final = {"mode": MODES, "on_miss": ON_MISS}
-_METAVAR: Final = {"verify_every": "STEPS", "table_path": f"PATH[{os.pathsep}PATH...]", "record_path": "PREFIX|URL", "modules": "NAME[,NAME...]",
-                   "config_invariant": "KERNEL[,KERNEL...]", "block_sizes": "NAME=INT[,NAME=INT...]"}  # fmt: skip
-_HELP: Final = {
-    "mode": "what to do; without it: record if a record path is given, pinned with --deterministic, else auto",
-    "modules": "packages whose kernels are in scope (default: all)",
-    "table_path": "table files or folders of tables, searched before the usual places; may be repeated",
-    "record_path": "prefix of the recording files, or a database URL",
-    "on_miss": "a pinned kernel without an entry: launch the cheapest candidate, or raise",
-    "block_sizes": "launch parameters that stand in for a missing entry",
-    "config_invariant": "kernels whose config cannot change values",
-    "verify_every": "steps between agreement checks of maybe_verify_choices",
-    "verify_strict": "a disagreement between ranks raises",
-    "enumerate_autotuners": "log every autotuner that is reached, and a report at exit",
-    "chaos": "make ranks differ on purpose (positive control)",
-    "run": "name of the job in recordings (under torchrun: --run-name)",
-    "source": "free text kept in recordings",
-    "arch": "architecture to use instead of the detected one",
-}
+    """The values of parsed options as variables would state them; a repeated option is joined to one list."""
+    texts: dict[str, str] = {}
+    for name, declared in DECLARATIONS.items():
+        value = getattr(namespace, name)
+        if value is not None:
+            texts[name] = "1" if declared.is_switch else declared.separator.join(value) if declared.separator else value
+    return texts

@@ -95,7 +95,7 @@ def test_a_group_that_comes_and_goes_between_two_writes_counts_at_the_vote(tmp_p
 def test_a_group_is_noticed_though_nothing_is_tuned_any_more(
     tmp_path: Path, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuning_registry.runtime.recording.background_writer._WATCH_S", 0.01)
+    monkeypatch.setattr("tuning_registry.runtime.recording.background_writer._IDLE_S", 0.01)
     group.is_up = False
     recorder = made(tmp_path, run=None)
     recorder.vote(entry(), CONFIGS[0], [], [])
@@ -167,7 +167,7 @@ def test_a_process_that_guesses_makes_way_for_another_of_its_run(
     (mine,) = set(files(tmp_path)) - {other}
     assert other.read_text() == "theirs"
     assert str(read_recording(mine).header.run).startswith("job.")
-    assert caplog.text.count("nothing says which rank") == 1
+    assert caplog.text.count("does not know its rank") == 1
 
 
 def test_a_process_that_was_given_its_rank_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_pauses_between_failed_writes_grow_to_a_limit() -> None:
         tries.append(time.monotonic())
         return False
 
-    one = background_writer.Journal(fail, interval_s=0.02)
+    one = background_writer.BackgroundWriter(fail, interval_s=0.02)
     one.touch()
     wait_for(lambda: len(tries) == 5)
     one.finish(lambda: None)
@@ -69,23 +69,23 @@ def test_without_a_thread_the_end_writes_by_itself(tmp_path: Path, monkeypatch: 
     assert votes(tmp_path) == 1
 
 
-def test_a_write_spells_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spelt: list[Any] = []
+def test_a_write_serializes_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serialized: list[Any] = []
 
-    def spell(timed: Any) -> bytes:
-        spelt.append(timed)
+    def serialize(timed: Any) -> bytes:
+        serialized.append(timed)
         return timings_text(timed)
 
-    monkeypatch.setattr(notes, "timings_text", spell)
+    monkeypatch.setattr(notes, "timings_text", serialize)
     recorder = made(tmp_path)
     for number in range(5):
         recorder.vote(entry(number), CONFIGS[0], [Timing(CONFIGS[0], 1.0, 1.0, 1.0)], [])
         wait_for(lambda number=number: files(tmp_path) and votes(tmp_path) == number + 1)
     recorder.finish()
-    assert len(spelt) == 5
+    assert len(serialized) == 5
 
 
-def test_other_threads_run_while_much_is_spelt(tmp_path: Path) -> None:
+def test_other_threads_run_while_much_is_serialized(tmp_path: Path) -> None:
     """The longest time that a thread which only sleeps is kept waiting, beside 2,000 timings an entry."""
     texts = [config_text({"kwargs": {"B": b}, "num_warps": 4, "num_stages": 2}) for b in range(50)]
     timings = [Timing(text, 1.0, 0.9, 1.1) for text in texts]

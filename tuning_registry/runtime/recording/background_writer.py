@@ -1,4 +1,4 @@
-"""One file kept up to date from the background: always whole, at most a second or two behind."""
+"""Keeping one file up to date from a background thread, at most a second or two behind."""
 
 from __future__ import annotations
 
@@ -11,47 +11,48 @@ from typing import Final
 
 from tuning_registry.runtime.guard import guarded
 
-# A killed rank loses what came after the last write. A slow write, which is one to a slow or distant file
-# system, lengthens the pause after it, up to a limit.
+# A killed rank loses what came after the last write. A slow write, as to a distant file system, lengthens the pause
+# that follows it, up to a limit.
 INTERVAL_S: Final = 1.0
 _PAUSE_PER_WRITE: Final = 10.0
 _LONGEST_PAUSE_S: Final = 3.0
 _LONGEST_PAUSE_AFTER_FAULT_S: Final = 10.0
-_WATCH_S: Final = 1.0
+_IDLE_S: Final = 1.0
+THREAD_NAME: Final = "tuning_registry recording"
 
 
-class Journal:
-    """Calls `write` from a thread of its own after changes: at once, then at most once an interval.
+class BackgroundWriter:
+    """Calls `write` from a background thread after changes: at once, then at most once per interval.
 
-    All input and output of recording happens in that thread, so that a slow file system never slows a
-    training step. The thread is a daemon, begins with the first change and ends with `finish`. A write that
-    fails stays due and is tried again, after pauses that grow.
+    All file access of recording happens in that thread, so that a slow file system never slows a training
+    step. The thread is a daemon that starts with the first change and ends with `finish`. A write that fails
+    is tried again, after pauses that grow.
 
     Args:
-        write: Replaces the file by the present state; true if it is complete. Its faults are caught, logged
-            once and counted.
-        interval_s: Least time between two writes.
-        watch: Called after each write, and then every second until it returns False.
-        before: The journal that still finishes the same file.
-        stall_s: Seconds without a `beat` after which `finish` waits no longer.
+        write: Replaces the file by the present state; true if the state is complete. Its faults are caught,
+            logged once and counted.
+        interval_s: Least time between two writes, in seconds.
+        idle: Work to do after each write, and then every second until it returns False.
+        before: The writer that is still finishing the same file.
+        stall_s: Seconds without a `beat` after which `finish` stops waiting.
     """
 
     def __init__(
         self,
         write: Callable[[], bool],
         interval_s: float = INTERVAL_S,
-        watch: Callable[[], bool] | None = None,
-        before: Journal | None = None,
+        idle: Callable[[], bool] | None = None,
+        before: BackgroundWriter | None = None,
         stall_s: float = 10.0,
     ) -> None:
         self._write = write
         self._interval_s = interval_s
-        self._watch = watch
+        self._idle = idle
         self._before = before
         self._stall_s = stall_s
         self._alive_until = 0.0
         self._is_due = False
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # may be put to in a signal handler, unlike an Event
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # unlike an Event, it can be used in a signal handler
         self._ending = threading.Event()
         self._last: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
@@ -59,29 +60,29 @@ class Journal:
         self._process = os.getpid()
 
     def touch(self) -> None:
-        """The state has changed. Never waits, also not in a signal handler that interrupts a call of it."""
+        """Note that the state has changed. Never waits, even in a signal handler that interrupts this function."""
         if not self._is_due:
             self._is_due = True
             self._wake.put(None)
         if self._thread is None and self._process == os.getpid():
-            guarded("starting the journal", self._start)
+            guarded("starting the background writer", self._start)
 
     def beat(self, allow_s: float | None = None) -> None:
-        """The work goes on; it may be silent for `allow_s` seconds from now."""
+        """Note progress; `finish` waits up to `allow_s` more seconds for the next beat."""
         self._alive_until = time.monotonic() + (self._stall_s if allow_s is None else allow_s)
         if self._before is not None:
             self._before.beat(allow_s)
 
     def finish(self, last: Callable[[], None], wait_s: float | None = None) -> bool:
-        """Run `last` in the thread and end it; True once it has come to its end.
+        """Run `last` in the thread and end the thread; True once it has ended.
 
-        Waits for as long as the work goes on (`beat`), but at most `wait_s` seconds; the thread then goes on
-        by itself, and a further call waits again. Where no thread could be started `last` runs at once. Does
-        nothing where nothing changed, and in a forked child, which does not have the thread.
+        Waits for as long as the work makes progress (`beat`), but at most `wait_s` seconds; the thread then
+        goes on, and another call waits again. If no thread could be started, `last` runs at once. Does nothing
+        if nothing changed, or in a forked child, which does not have the thread.
         """
         if self._process != os.getpid():
             return True
-        if not self._changed_ever():
+        if not self._has_changed():
             return self._before is None or self._before.finish(last, wait_s)
         if self._thread is None:
             if not self._ending.is_set():
@@ -95,7 +96,15 @@ class Journal:
             self._wake.put(None)
         return self._join(self._thread, wait_s)
 
-    def _changed_ever(self) -> bool:
+    def stop(self, wait_s: float = 1.0) -> None:
+        """End the thread without writing again, and wait for it up to `wait_s` seconds."""
+        self._last = None
+        self._ending.set()
+        self._wake.put(None)
+        if self._thread is not None:
+            self._thread.join(wait_s)
+
+    def _has_changed(self) -> bool:
         return self._thread is not None or self._is_due
 
     def _join(self, thread: threading.Thread, wait_s: float | None) -> bool:
@@ -110,10 +119,10 @@ class Journal:
 
     def _start(self) -> None:
         if not self._start_lock.acquire(blocking=False):
-            return  # somebody starts it at this moment
+            return  # another thread is starting it
         try:
             if self._thread is None:
-                thread = threading.Thread(target=self._work, name="tuning_registry journal", daemon=True)
+                thread = threading.Thread(target=self._work, name=THREAD_NAME, daemon=True)
                 thread.start()
                 self._thread = thread
         finally:
@@ -136,18 +145,18 @@ class Journal:
                 faults += 1
                 self._is_due = True
                 pause_s = min(self._interval_s * 2.0 ** min(faults, 10), _LONGEST_PAUSE_AFTER_FAULT_S)
-            self._look()
+            self._work_idly()
             self._ending.wait(max(self._interval_s, pause_s))
         if self._last is not None:
             guarded("finishing the recording", self._last)
 
     def _await_change(self) -> None:
-        watching = True
+        goes_on = True
         while not self._is_due and not self._ending.is_set():
             try:
-                self._wake.get(timeout=_WATCH_S if watching else None)
+                self._wake.get(timeout=_IDLE_S if goes_on else None)
             except queue.Empty:
-                watching = self._look()
+                goes_on = self._work_idly()
 
-    def _look(self) -> bool:
-        return self._watch is not None and bool(guarded("looking around the recording", self._watch))
+    def _work_idly(self) -> bool:
+        return self._idle is not None and bool(guarded("completing the recording", self._idle))

@@ -1,4 +1,4 @@
-"""What a recorder has been told, by entry, and the JSON texts of it, made once an entry."""
+"""The choices that a recorder keeps, by entry, and their JSON texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tuning_registry.runtime.guard import guarded, warn_once
 T = TypeVar("T")
 Entry = tuple[str, str, str]  # arch, kernel, key
 
-_SLICE_S: Final = 0.001  # how long the interpreter's lock is held at a stretch while texts are made
+_SLICE_S: Final = 0.001  # longest time for which the interpreter's lock is held while texts are made
 _REST_S: Final = 0.0005
 
 
@@ -36,9 +36,9 @@ class _Note(NamedTuple):
 class Notes:
     """Votes, observations, timings and candidate sets of one process.
 
-    Launches only append to a list, which is safe under threads, forks and signal handlers without a lock; whoever
-    reads takes in first what is there. `texts` belongs to the one thread that calls `spell`: it brings them up to
-    date with what is new since.
+    Launches only append to a list, which is safe under threads, forks and signal handlers without a lock; readers
+    first sort the list into entries. `texts` belongs to the one thread that calls `serialize`, which adds the
+    entries that are new since the last call.
     """
 
     def __init__(self) -> None:
@@ -48,20 +48,20 @@ class Notes:
         self._observations: dict[Entry, Observation] = {}
         self._timings: dict[Entry, TimedCandidates] = {}
         self._sets: dict[Entry, str] = {}
-        self._spelling: dict[Entry, Entry] = {}
-        self._unspelt: list[Entry] = []
+        self._first_spellings: dict[Entry, Entry] = {}
+        self._unserialized: list[Entry] = []
         self.texts: dict[str, dict[str, dict[str, dict[str, bytes]]]] = {section: {} for section in SECTIONS}
 
     def vote(self, entry: Entry, config: str, timed: TimedCandidates | None, candidates: str | None) -> None:
-        """Keep a winner; the first vote of an entry stands, and takes the place of an observation."""
+        """Keep a winner. The first vote of an entry counts, and replaces an observation."""
         self._fresh.append(_Note(entry, config, None, timed, candidates))
 
     def observe(self, entry: Entry, observation: Observation, timed: TimedCandidates | None) -> None:
-        """Keep a choice that is no vote, unless the entry is kept already."""
+        """Keep a choice that does not vote, unless there is a vote or observation for the entry."""
         self._fresh.append(_Note(entry, None, observation, timed, None))
 
-    def _take_in(self) -> None:
-        """Bring what launches have left under its entry; under the lock."""
+    def _sort_in(self) -> None:
+        """Sort what launches have appended into entries; the caller holds the lock."""
         while self._fresh:
             guarded("keeping a choice", self._keep, self._fresh.popleft())
 
@@ -70,16 +70,16 @@ class Notes:
         try:
             read_entries({arch: {kernel: {key: None}}}, lambda value: value)
         except FormatError as fault:
-            warn_once(("name", kernel), "%s cannot stand in a recording: %s", kernel, fault.what)
+            warn_once(("name", kernel), "a recording cannot hold %s: %s", kernel, fault.what)
             return
-        place = self._one_spelling(note.entry)
+        place = self._first_spelling(note.entry)
         if note.observation is not None:
             if place in self._votes or place in self._observations:
                 return
             self._observations[place] = note.observation
         elif note.vote is not None:
             if self._votes.setdefault(place, note.vote) != note.vote:
-                warn_once(("two votes", place), "%s was tuned twice for key %s with different winners; the first one "
+                warn_once(("two votes", place), "%s was tuned twice for key %s, with different winners; the first one "
                           "votes", kernel, key)  # fmt: skip
                 return
             self._observations.pop(place, None)
@@ -87,12 +87,12 @@ class Notes:
             self._timings[place] = note.timed
         if note.candidates is not None:
             self._sets[place] = note.candidates
-        self._unspelt.append(place)
+        self._unserialized.append(place)
 
     def sections(self) -> dict[str, ByEntry[Any]]:
-        """The present state by the names of `Recording`'s fields."""
+        """The present state, by field of `Recording`."""
         with self._lock:
-            self._take_in()
+            self._sort_in()
             return {
                 "votes": _nested(self._votes),
                 "observations": _nested(self._observations),
@@ -101,33 +101,33 @@ class Notes:
             }
 
     def __str__(self) -> str:
-        """How much there is, for the log."""
+        """The number of votes and observations, for the log."""
         with self._lock:
-            self._take_in()
-            counts = [f"{len(self._votes)} votes"]
-            counts += [f"{len(self._observations)} observations"] if self._observations else []
-        return " and ".join(counts)
+            self._sort_in()
+            counts = {"vote": len(self._votes), "observation": len(self._observations)}
+        shown = [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
+        return " and ".join(shown) or "no choices"
 
     def kernels(self) -> set[str]:
-        """The kernels that anything is known of."""
+        """The kernels that have an entry."""
         with self._lock:
-            self._take_in()
+            self._sort_in()
             return {kernel for _, kernel, _ in [*self._votes, *self._observations]}
 
-    def spell(self, beat: Callable[[], None]) -> None:
-        """Bring `texts` up to date, in slices between which other threads may run."""
+    def serialize(self, beat: Callable[[], None]) -> None:
+        """Bring `texts` up to date, in slices between which other threads can run."""
         with self._lock:
-            self._take_in()
-            unspelt, self._unspelt = self._unspelt, []
+            self._sort_in()
+            fresh, self._unserialized = self._unserialized, []
         began = time.perf_counter()
-        for place in unspelt:
-            guarded("writing an entry", self._spell_entry, place)
+        for place in fresh:
+            guarded("writing an entry", self._serialize_entry, place)
             if time.perf_counter() - began > _SLICE_S:
                 beat()
                 time.sleep(_REST_S)
                 began = time.perf_counter()
 
-    def _spell_entry(self, place: Entry) -> None:
+    def _serialize_entry(self, place: Entry) -> None:
         with self._lock:
             vote, observation = self._votes.get(place), self._observations.get(place)
             timed, candidates = self._timings.get(place), self._sets.get(place)
@@ -143,9 +143,9 @@ class Notes:
         elif key in self.texts[section].get(arch, {}).get(kernel, {}):
             del self.texts[section][arch][kernel][key]
 
-    def _one_spelling(self, entry: Entry) -> Entry:
-        """The spelling under which an entry was first seen: True, 1 and 1.0 are one key."""
-        return self._spelling.setdefault((entry[0], entry[1], lookup_key(entry[2])), entry)
+    def _first_spelling(self, entry: Entry) -> Entry:
+        """The spelling in which an entry was first seen: True, 1 and 1.0 are one key."""
+        return self._first_spellings.setdefault((entry[0], entry[1], lookup_key(entry[2])), entry)
 
 
 def _nested(entries: Mapping[Entry, T]) -> dict[str, dict[str, dict[str, T]]]:

@@ -1,4 +1,4 @@
-"""Which distribution, in which version, a kernel comes from."""
+"""Finding the distribution, and its version, that a kernel comes from."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ _REST_S: Final = 0.0005
 
 
 class Owners:
-    """Distributions of kernels. Looking them up reads what is installed, which takes a second where that is much."""
+    """Distributions of kernels. Finding them reads every installed package, which can take a second."""
 
     def __init__(self) -> None:
         self._owner: dict[str, str | None] = {}
         self._version: dict[str, str] = {}
 
     def known(self, kernels: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-        """Versions by distribution, and distribution by top-level module, as far as they were looked up.
+        """Versions by distribution, and distribution by top-level module, as far as `find` has looked them up.
 
-        Kernels of a script or of a source tree that is not installed have no owner and are left out.
+        Kernels of a script, or of a source tree that is not installed, belong to no distribution and are left out.
         """
         owners = {top: self._owner.get(top) for top in map(top_module, kernels)}
         modules = {top: owner for top, owner in owners.items() if owner is not None}
         return {owner: self._version[owner] for owner in sorted(set(modules.values()))}, modules
 
     def miss(self, kernels: Iterable[str]) -> bool:
-        """Whether any of the kernels' modules was not looked up."""
+        """Whether the module of any of these kernels has not been looked up."""
         return any(top not in self._owner for top in _modules(kernels))
 
     def find(self, kernels: Iterable[str], beat: Callable[[], None] = lambda: None) -> None:
-        """Look up the modules that were not; between two distributions other threads may run.
+        """Look up the modules that have not been looked up; other threads can run between two distributions.
 
         Args:
             kernels: Qualified names.
-            beat: Called as the work goes on.
+            beat: Called to show progress.
         """
         files = {top: kernel for kernel in kernels for top in _modules([kernel]) if top not in self._owner}
         if not files:
@@ -57,18 +57,18 @@ def _modules(kernels: Iterable[str]) -> set[str]:
 
 
 def _scan(found: dict[str, dict[str, tuple[str, str, str]]], beat: Callable[[], None]) -> None:
-    # It costs more to import than the rest of the runtime together, and pinned jobs never ask.
+    # Importing it takes longer than importing the rest of the runtime, and pinned jobs never need it.
     from importlib import metadata  # noqa: PLC0415
 
     for distribution in metadata.distributions():
-        # One that somebody has broken (no version, bytes that are no text) must not cost the others.
+        # A broken distribution (no version, undecodable bytes) must not hide the others.
         guarded("reading an installed package", _note_owner, distribution, found)
         beat()
         time.sleep(_REST_S)
 
 
 def _note_owner(distribution: Any, found: dict[str, dict[str, tuple[str, str, str]]]) -> None:
-    """Note a distribution under each module that it owns; the first of a name on the path is the one that is imported."""
+    """Note a distribution under each module that it owns; the first one on the path is the one that is imported."""
     declared = (distribution.read_text("top_level.txt") or "").split()
     listed = "\n" + (distribution.read_text("RECORD") or "")
     for top, owners in found.items():
@@ -78,7 +78,7 @@ def _note_owner(distribution: Any, found: dict[str, dict[str, tuple[str, str, st
 
 
 def _owner_of(kernel: str, owners: list[tuple[str, str, str]]) -> tuple[str | None, str]:
-    """Of several wheels that share a package (fla-core, flash-linear-attention) the one with the kernel's file."""
+    """Of several wheels that share a package (fla-core, flash-linear-attention), the one with the kernel's file."""
     if not owners:
         return None, ""
     path = kernel.rpartition(".")[0].replace(".", "/")

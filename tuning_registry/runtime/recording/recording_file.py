@@ -1,4 +1,4 @@
-"""The file of one recorder: replaced whole, and never one that another process or attempt has written."""
+"""The file of one recorder: always complete, and never a file of another process or attempt."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _HEAD_BYTES: Final = 1 << 14  # holds the header, whatever packages it names fir
 
 
 class RecordingFile:
-    """`<prefix>.<run>.<host>.<process>.rank<N>.json`, with the time it was begun after the process if that is taken.
+    """`<prefix>.<run>.<host>.<process>.rank<N>.json`; if that exists, the start time follows the process.
 
-    Process ids come again: in a restarted pod every attempt has the same name, host and process.
+    Process ids repeat: in a restarted pod every attempt has the same run, host and process.
 
     Args:
         prefix: Folder and beginning of the name, absolute.
-        beat: Called as the writing goes on.
+        beat: Called to show progress.
     """
 
     def __init__(self, prefix: Path, beat: Callable[[], None]) -> None:
@@ -36,10 +36,10 @@ class RecordingFile:
         self.path: Path | None = None
 
     def write(self, run: str, rank: int, chunks: Iterable[bytes]) -> Path:
-        """Replace the file by these bytes; under another run or rank than before it gets a new name.
+        """Replace the file by these bytes; if run or rank have changed, it gets a new name.
 
         Raises:
-            OSError: It cannot be written; what was written before stays.
+            OSError: It cannot be written; the file of the last write stays.
         """
         folder = self._prefix.parent
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ class RecordingFile:
         return path
 
     def delete(self) -> None:
-        """Take the file away; the next write begins a new one."""
+        """Delete the file; the next write starts a new one."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
             self.path = self._named_for = None
@@ -85,7 +85,7 @@ class RecordingFile:
                 file.write(chunk)
                 self._beat()
                 unsynced += len(chunk)
-                if unsynced > _SYNC_BYTES:  # in parts, so that a slow disk is seen to go on
+                if unsynced > _SYNC_BYTES:  # in parts, so that progress shows on a slow disk
                     file.flush()
                     os.fsync(file.fileno())
                     self._beat()
@@ -95,21 +95,21 @@ class RecordingFile:
             self._beat()
 
     def _place(self, temporary: Path, run: str, rank: int) -> Path:
-        """Give the written file the first name that nobody has; two who try at once get two names."""
+        """Give the written file the first free name; two processes that try at once get two names."""
         for name in self._names(run, rank):
             path = self._prefix.parent / name
             try:
                 os.link(temporary, path)
             except FileExistsError:
                 continue
-            except OSError:  # a file system without links: an empty file holds the name for the moment between
+            except OSError:  # a file system without links: an empty file reserves the name
                 try:
                     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
                 except FileExistsError:
                     continue
                 os.replace(temporary, path)
             return path
-        raise AssertionError  # the names do not end
+        raise AssertionError  # there is no last name
 
     def _names(self, run: str, rank: int) -> Iterator[str]:
         start = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -127,14 +127,14 @@ class RecordingFile:
         return os.fsdecode(prefix) + rest
 
     def _short_prefix(self) -> bytes:
-        """What stands for a prefix that is too long for a file name."""
+        """A replacement for a prefix that is too long for a file name."""
         prefix = os.fsencode(self._prefix.name)
         digest = text_digest(prefix.decode("utf-8", "backslashreplace"))[:8]
         return prefix[:_SHORT_PREFIX_BYTES].decode("utf-8", "ignore").encode() + b"-" + digest.encode()
 
 
 def _may_be_of(file: Path, run: str) -> bool:
-    """Whether a recording states this run; file names leave out much of it. True where that cannot be seen."""
+    """Whether a recording states this run, which its file name may abbreviate. True if it cannot be read."""
     try:
         with file.open("rb") as opened:
             head = opened.read(_HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""Handing a finished recording to a database, with retries; the implementation is imported only then."""
+"""Writing a finished recording to a database, with retries; the database code is imported only then."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Final, Protocol, cast
 
 from tuning_registry.errors import BusyError, ConflictError, RegistryError, UnreachableError
@@ -13,7 +14,7 @@ from tuning_registry.locations import shown_url
 from tuning_registry.log import warn
 from tuning_registry.model.records import Recording
 
-# How long a rank tries at its end, all waiting for locks and connections included. Launchers kill a process some
+# How long a rank tries at its end, including all waiting for locks and connections. Launchers kill a process about
 # 30 s after asking it to stop.
 RETRY_BUDGET_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.25
@@ -22,16 +23,16 @@ _SHORTEST_WAIT_S: Final = 0.1
 
 
 class Sink(Protocol):
-    """Where a recording can be written as rows."""
+    """A database that recordings can be written to."""
 
     def write(self, recording: Recording, *, replace: bool = False) -> bool:
-        """Insert the recording in one transaction; False if the same one was there already.
+        """Insert the recording in one transaction; False if the database already has it.
 
         Raises:
-            BusyError: Another process holds the lock; may be tried again.
-            UnreachableError: The server does not answer; may be tried again.
-            ConflictError: Another one of its run and rank is there.
-            RegistryError: The database says no.
+            BusyError: Another process holds the lock; a retry may succeed.
+            UnreachableError: The server does not answer; a retry may succeed.
+            ConflictError: The database has a different recording of this run and rank.
+            RegistryError: The database rejects it.
         """
 
 
@@ -39,7 +40,17 @@ class SinkModule(Protocol):
     """`tuning_registry.operations.ingest.sink`."""
 
     def open_sink(self, url: str, wait_s: float | None = None) -> Sink:
-        """The sink for a database URL, waiting so long for a lock or a server; raises RegistryError."""
+        """The sink for a database URL, which waits up to `wait_s` seconds for a lock or a server; raises RegistryError."""
+
+
+def warn_of_missing_packages(url: str) -> None:
+    """Warn at the start of a job if this environment lacks a package that writing to the database needs."""
+    needed = ("sqlalchemy", "msgspec", *(["psycopg"] if url.startswith("postgres") else []))
+    missing = [name for name in needed if not _can_import(name)]
+    if missing:
+        warn("%s %s not installed, so the recording will stay in a file (install tuning-registry%s to write it to the "
+             "database)", " and ".join(missing), "is" if len(missing) == 1 else "are",
+             "[postgres]" if "psycopg" in missing else "")  # fmt: skip
 
 
 def write_with_retries(
@@ -47,21 +58,21 @@ def write_with_retries(
     recording: Recording,
     budget_s: float = RETRY_BUDGET_S,
     *,
-    apart: Callable[[], Recording] | None = None,
+    separate: Callable[[], Recording] | None = None,
     replace: bool = False,
 ) -> bool:
-    """Insert a recording; False, with the reason logged, if the database does not take it.
+    """Insert a recording; if the database rejects it, log the reason and return False.
 
-    Ranks of a job end at the same moment and meet at the lock, so each waits a random time between tries,
-    longer after every failure, and gives up when `budget_s` seconds are over. What cannot pass is not tried again.
+    The ranks of a job end at the same time and compete for the lock, so each waits a random time between tries,
+    longer after every failure, and gives up after `budget_s` seconds. Permanent errors are not retried.
 
     Args:
         url: The database.
-        recording: What to insert.
+        recording: The recording to insert.
         budget_s: Seconds for everything.
-        apart: Given where run and rank are guessed: the recording under a run of its own, for when the database
-            has one of this run and rank that is not ours.
-        replace: It takes the place of what this process has handed in before.
+        separate: If run and rank are guessed: returns the recording under a separate run, in case the database
+            has a recording of the guessed run and rank from another process.
+        replace: Replace the recording that this process inserted before.
     """
     deadline = time.monotonic() + budget_s
     pause = _FIRST_PAUSE_S
@@ -69,21 +80,28 @@ def write_with_retries(
     while True:
         try:
             module = cast("SinkModule", import_module("tuning_registry.operations.ingest.sink"))
-            # Each try ends with the budget: a lock that a command would wait a minute for must not hold up an exit.
+            # No try outlasts the budget: a command may wait a minute for a lock, but an exit must not.
             wait_s = max(_SHORTEST_WAIT_S, deadline - time.monotonic())
             is_new = module.open_sink(url, wait_s).write(recording, replace=replace)
-            if is_new or apart is None or not is_first:  # after a try that failed it may be ours that is there
+            if is_new or separate is None or not is_first:  # after a failed try, the one in the database may be ours
                 return True
-            recording, apart = apart(), None
+            recording, separate = separate(), None
         except (RegistryError, ImportError) as error:
             is_first = False
-            if isinstance(error, ConflictError) and apart is not None:
-                recording, apart = apart(), None
+            if isinstance(error, ConflictError) and separate is not None:
+                recording, separate = separate(), None
                 continue
-            may_pass = isinstance(error, BusyError | UnreachableError)
+            may_succeed = isinstance(error, BusyError | UnreachableError)
             wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, not a secret
-            if not may_pass or time.monotonic() + wait > deadline:
-                warn("%s did not take the recording: %s", shown_url(url), error)
+            if not may_succeed or time.monotonic() + wait > deadline:
+                warn("cannot write the recording to %s: %s", shown_url(url), error)
                 return False
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _can_import(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # a stand-in in sys.modules without a spec
+        return True

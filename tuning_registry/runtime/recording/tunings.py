@@ -1,4 +1,4 @@
-"""Triton's tuning of a key in the words of a recording."""
+"""Converting Triton's tuning of a key to the values of a recording."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ REASONS: Final[Mapping[str, str]] = {
 
 
 def texts_of(candidates: Iterable[Any]) -> list[str]:
-    """The canonical texts of live candidates, sorted, each once; those that have none are left out."""
+    """The canonical texts of live candidates, sorted, without duplicates; candidates without a text are left out."""
     texts = {live_config_text(candidate) for candidate in candidates}
     return sorted(text for text in texts if text is not None)
 
 
 def timings_of(measured: Mapping[Any, Any]) -> list[Timing]:
-    """Triton's timings as records; of candidates with one canonical text the fastest stands."""
+    """Triton's timings as records; of candidates with the same canonical text, the fastest counts."""
     found: dict[str, Timing] = {}
     for candidate, timing in measured.items():
         text = live_config_text(candidate)

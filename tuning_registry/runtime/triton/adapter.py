@@ -1,4 +1,4 @@
-"""The only file that touches Triton: puts our functions into `Autotuner` and takes them out again."""
+"""Puts our functions into Triton's `Autotuner` and takes them out again; the only module that imports Triton."""
 
 from __future__ import annotations
 
@@ -8,49 +8,21 @@ import itertools
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tuning_registry.errors import LaunchError, PolicyError
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.job.devices import loaded_torch
 from tuning_registry.runtime.triton import coverage
 from tuning_registry.runtime.triton.fastpath import ATTRIBUTE, LEFT_TO_TRITON, UNSEEN, Pin, Pins, make_run, remember
-from tuning_registry.runtime.triton.keys import kernel_name
+from tuning_registry.runtime.triton.keys import Call, kernel_name
 from tuning_registry.runtime.triton.listener import ListenerSlot, has_listener, tells_listener
 from tuning_registry.runtime.triton.patches import Patches
 from tuning_registry.runtime.triton.pruning import PROBE, ask_pruning
-from tuning_registry.runtime.triton.watch import SINGLE, Follower, Watch
+from tuning_registry.runtime.triton.watch import SINGLE, Handler, Watch
 from tuning_registry.runtime.weak_map import WeakIdentityMap
 
 _numbers: Final = itertools.count()
-
-
-class Handler(Follower, Protocol):
-    """What the adapter asks of the rest of the runtime, besides telling it of tunings."""
-
-    def is_pinned(self, autotuner: Any) -> bool:
-        """Whether the kernel is in scope of pinning; notes that it was reached."""
-
-    def pin(
-        self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any], kept: dict[Any, Any]
-    ) -> tuple[Any, bool]:
-        """The candidate to launch (None: Triton's to choose) and whether equal calls get the same.
-
-        Raises:
-            LaunchError: The policy forbids the launch.
-        """
-
-    def pin_after_fault(
-        self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: list[Any]
-    ) -> tuple[Any, bool]:
-        """The same where `pin` has failed: a candidate in any case.
-
-        Raises:
-            LaunchError: The policy forbids the launch.
-        """
-
-    def device_index(self) -> Callable[[], int] | None:
-        """Gives the current device's index where devices of several architectures are visible, else None."""
 
 
 class Adapter:
@@ -127,7 +99,8 @@ class Adapter:
                 return LEFT_TO_TRITON
             return successor.decide(autotuner, args, kwargs)
         self._met.put(autotuner, frozenset())
-        if guarded("looking at a kernel", self._handler.is_pinned, autotuner) is False:
+        call = Call(autotuner, args, kwargs)
+        if guarded("looking at a kernel", self._handler.is_pinned, call) is False:
             self._mark(autotuner, None)
             return LEFT_TO_TRITON
         configs = autotuner.configs
@@ -135,10 +108,10 @@ class Adapter:
         if not pruned:
             return LEFT_TO_TRITON  # Triton raises its own error for it
         pins = self._pins_of(autotuner)
-        answer = guarded("pinning a kernel", self._handler.pin, autotuner, args, kwargs, pruned, pins.kept)
-        candidate, lasts = answer or self._handler.pin_after_fault(autotuner, args, kwargs, pruned)
+        answer = guarded("pinning a kernel", self._handler.pin, call, pruned, pins.kept)
+        candidate, lasts = answer or self._handler.pin_after_fault(call, pruned)
         pin = LEFT_TO_TRITON if candidate is None else (candidate, candidate.all_kwargs())
-        return (guarded("keeping a pin", remember, pins, autotuner, args, kwargs, pin) if lasts else None) or pin
+        return (guarded("keeping a pin", remember, pins, call, pin) if lasts else None) or pin
 
     def _pins_of(self, autotuner: Any) -> Pins:
         pins: Pins | None = vars(autotuner).get(self.attribute)
@@ -174,17 +147,17 @@ class Adapter:
         if inspect.getattr_static(autotuner, "_bench") is not vars(self._class)["_bench"]:
             in_capture = guarded("asking for a graph capture", is_capturing)
             doubt = coverage.IN_CAPTURE if in_capture else coverage.OWN_TIMING
-        return self._begin(autotuner, args, kwargs, pruned, doubt)
+        return self._begin(Call(autotuner, args, kwargs), pruned, doubt)
 
-    def _begin(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pruned: Any, doubt: str) -> Any:
+    def _begin(self, call: Call, pruned: Any, doubt: str) -> Any:
+        autotuner = call.autotuner
         cache = getattr(autotuner, "cache", None)
         keys = frozenset(cache.copy()) if isinstance(cache, dict) else frozenset()
         earlier = self._met.get(autotuner)
         # What left Triton's cache since, and is tuned again, is a choice of before no more.
         self._met.put(autotuner, keys if earlier is None else earlier & keys)
         is_told = self._is_told(autotuner)
-        return self._watch.begin(autotuner, args, kwargs, pruned, is_told,
-                                 "" if is_told and doubt != coverage.IN_CAPTURE else doubt)  # fmt: skip
+        return self._watch.begin(call, pruned, is_told, "" if is_told and doubt != coverage.IN_CAPTURE else doubt)
 
     def _is_told(self, autotuner: Any) -> bool:
         """Whether Triton's own `run` will tell its listener, hence us, what it chose for this autotuner."""
@@ -201,9 +174,10 @@ class Adapter:
         return lambda **event: guarded("watching a tuning", self._watch.listened, tuning, event)
 
     def _on_timed(self, autotuner: Any, args: tuple[Any, ...], meta: dict[str, Any], config: Any, timing: Any) -> None:
-        if self._watch.find(autotuner) is None:  # its class prunes its own way, so our pruning was not called
-            self._begin(autotuner, args, meta, None, coverage.OWN_PRUNING)
-        self._watch.timed(autotuner, args, meta, config, timing)
+        call = Call(autotuner, args, meta)
+        if self._watch.find(autotuner) is None:  # its class overrides pruning, so ours was not called
+            self._begin(call, None, coverage.OWN_PRUNING)
+        self._watch.timed(call, config, timing)
 
     def _make_bench(self, original: Any) -> Any:
         def _bench(autotuner: Any, /, *args: Any, config: Any, **meta: Any) -> Any:

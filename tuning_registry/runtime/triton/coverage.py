@@ -7,11 +7,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tuning_registry.errors import printable
 from tuning_registry.log import inform
 from tuning_registry.runtime.guard import guarded
+from tuning_registry.runtime.misses import Miss
 from tuning_registry.runtime.triton.keys import kernel_name
 
 PINNED: Final = "pinned"
@@ -26,25 +27,6 @@ OWN_TIMING: Final = "its class times candidates its own way, and nothing tells w
 IN_CAPTURE: Final = "its class times candidates its own way, which was not refused inside a CUDA-graph capture"
 NOT_PINNED: Final = "it was timed, not pinned: its class overrides run, or the launch began before install"
 BYPASSED: Final = "it was launched, its class overrides run, and it was never seen to call Autotuner.run"
-
-
-class Miss(NamedTuple):
-    """A pinned launch that the table did not decide.
-
-    Attributes:
-        arch: Architecture.
-        kernel: Qualified kernel name.
-        key: Shape key; empty when the call has none.
-        reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `ambiguous config`,
-            `pruned away`, `unsupported key` or `fault` (of ours, see the log).
-        source: What decided instead: `block_sizes`, `min_cost` or `timed`; `error`: the launch was refused.
-    """
-
-    arch: str
-    kernel: str
-    key: str
-    reason: str
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +52,11 @@ class CoverageReport:
 
     def __str__(self) -> str:
         """The report as lines of text, for a log."""
-        lines = [f"{len(self.reached)} autotuners reached: " + (_counted(self.reached.values()) or "none")]
+        lines = [f"{len(self.reached)} autotuners reached: " + (counted(self.reached.values()) or "none")]
         lines += [f"  {how:<12} {kernel}" for kernel, how in sorted(self.reached.items())]
         lines += [f"  NOT COVERED  {kernel}: {why}" for kernel, why in self.not_covered]
         if self.misses:
-            lines.append(f"{len(self.misses)} misses: {_counted(m.reason for m in self.misses)}")
+            lines.append(f"{len(self.misses)} misses: {counted(m.reason for m in self.misses)}")
             lines += [f"  {m.reason}: {m.kernel} {m.key} ({m.source})" for m in self.misses]
         if self.faults:
             lines.append("faults caught: " + ", ".join(f"{kind} x{n}" for kind, n in sorted(self.faults.items())))
@@ -93,7 +75,6 @@ class Coverage:
     def __init__(self, announce: bool = False) -> None:
         self._announce = announce
         self._reached: dict[tuple[str, str], object] = {}
-        self._misses: dict[tuple[str, str, str], Miss] = {}
         self._gaps: dict[tuple[str, str], str] = {}
 
     def reach(self, kernel: str, treatment: str, candidates: int) -> None:
@@ -101,11 +82,6 @@ class Coverage:
         mine = object()
         if self._reached.setdefault((kernel, treatment), mine) is mine and self._announce:
             inform("autotuner %s (%d candidates): %s", kernel, candidates, treatment)
-
-    def miss(self, miss: Miss) -> int:
-        """Note a miss; gives how many there are by now, or 0 if its kernel and key missed before."""
-        is_first = self._misses.setdefault((miss.arch, miss.kernel, miss.key), miss) is miss
-        return len(self._misses) if is_first else 0
 
     def gap(self, kernel: str, key: str, why: str) -> None:
         """Note that what is chosen for a kernel's key may not be seen, or is not ours to decide."""
@@ -115,10 +91,6 @@ class Coverage:
         """What was chosen was seen after all."""
         if self._gaps.get((kernel, key)) in {OWN_PRUNING, OWN_TIMING}:
             self._gaps.pop((kernel, key), None)
-
-    def misses(self) -> tuple[Miss, ...]:
-        """Every miss once, in order of occurrence."""
-        return tuple(self._misses.copy().values())
 
     def reached(self) -> dict[str, str]:
         """Treatment by kernel; one that was pinned for one key and timed for another counts as timed: the weaker claim."""
@@ -196,5 +168,6 @@ def was_launched(autotuner: Any) -> bool:
     return True
 
 
-def _counted(items: Iterable[str]) -> str:
+def counted(items: Iterable[str]) -> str:
+    """How often each item occurs, as text: `2 no key, 1 pruned away`."""
     return ", ".join(f"{number} {item}" for item, number in sorted(Counter(items).items()))

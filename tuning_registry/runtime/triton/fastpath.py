@@ -1,9 +1,9 @@
-"""The pinned launch: what is decided at a key's first launch is found again by two dict lookups.
+"""The pinned launch: two dict lookups find the decision that was made at a key's first launch.
 
-Stock `Autotuner.run` builds named arguments, filters them against the signature, spells out every dtype
-and reads the environment on each launch. All of that depends only on how a call is written: which types
-come at which place, and which names as keywords. So one plan is made per call form, and a launch takes the
-key values and dtypes out of the call by position. Nothing shared is written but `best_config`, so threads
+On each launch, Triton's own `Autotuner.run` builds named arguments, filters them against the signature,
+formats every dtype and reads the environment. All of that depends only on the form of a call: which types
+are at which position, and which names are keywords. So there is one plan per call form, and a launch takes
+the key values and dtypes from the call by position. Only `best_config` is shared and written, so threads
 may launch the same kernel.
 """
 
@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
-from tuning_registry.runtime.triton.keys import call_arguments
+from tuning_registry.runtime.triton.keys import Call
 
-# Where an autotuner keeps its pins, followed by a number of the policy's own, so that no policy finds the pins
-# of another; None: left to Triton.
+# The attribute of an autotuner that holds its pins (None: left to Triton). A number that each policy has for itself
+# follows, so that no policy finds the pins of another.
 ATTRIBUTE: Final = "_tuning_registry_pins_"
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None), tuple, list, dict, types.FunctionType, types.LambdaType})
@@ -30,27 +30,27 @@ LEFT_TO_TRITON: Final[Pin] = (None, {})
 
 
 class Plan:
-    """Where the key values and dtypes of one call form stand, and the pins found for it."""
+    """The positions of key values and dtypes in one call form, and the pins decided for it."""
 
     __slots__ = ("dtypes", "loose", "pinned", "values")
 
     def __init__(self, keys: Sequence[int], tensors: Sequence[int], loose: Sequence[int]) -> None:
         self.values: Callable[[Any], Any] = itemgetter(*keys) if keys else _nothing
-        # itemgetter of one index gives no tuple, hence the index twice.
+        # itemgetter returns a tuple only for two or more indices, so the first one is repeated.
         self.dtypes: Callable[[Any], Any] = itemgetter(*tensors, tensors[0]) if tensors else _nothing
         self.loose = tuple(loose)
         self.pinned: dict[Any, Pin] = {}
 
 
 class Pins:
-    """The plans of one autotuner, and what they were made for.
+    """The plans of one autotuner, and the candidates and kernel that they were made for.
 
     Args:
-        autotuner: Its list of candidates and its kernel are noted.
-        device: Index of the current device, where devices of several architectures are visible; else None.
+        autotuner: The autotuner.
+        device: Returns the current device's index if devices of several architectures are visible; else None.
 
     Attributes:
-        kept: What whoever decides keeps with the autotuner.
+        kept: Decisions that the handler keeps with the autotuner.
     """
 
     __slots__ = ("configs", "count", "device", "fn", "kept", "plans")
@@ -64,12 +64,12 @@ class Pins:
         self.kept: dict[Any, Any] = {}
 
     def fit(self, autotuner: Any) -> bool:
-        """Whether they are this autotuner's as it is now: a shallow copy takes them along, lists are replaced."""
+        """Whether they still fit the autotuner: a shallow copy shares them, and lists of candidates get replaced."""
         configs = autotuner.configs
         return configs is self.configs and len(configs) == self.count and autotuner.fn is self.fn
 
 
-# Of an autotuner that was never launched here: nothing is found in it.
+# The pins of an autotuner that was never launched: no lookup succeeds.
 UNSEEN: Final = Pins(types.SimpleNamespace(configs=(), fn=None), None)
 
 
@@ -81,10 +81,10 @@ def make_run(
     """A replacement for `Autotuner.run`.
 
     Args:
-        original: Triton's own.
-        decide: Called at the first launch of a key, with the autotuner and the call; gives the pin and
-            stores it where the next launch finds it.
-        attribute: Name under which autotuners keep their pins.
+        original: Triton's own function.
+        decide: Called with autotuner and call at the first launch of a key; returns the pin, and stores it
+            for the next launch.
+        attribute: Name of the attribute that holds an autotuner's pins.
     """
 
     def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -92,7 +92,7 @@ def make_run(
         if pins is None:
             return original(self, *args, **kwargs)
         fn, configs = self.fn, self.configs
-        # Only the lookup stands in the try: what the kernel raises is the caller's.
+        # Only the lookup is inside the try: an exception of the kernel belongs to the caller.
         try:
             values = (*args, *kwargs.values())
             plan = pins.plans[(*map(type, values), *kwargs)]
@@ -110,40 +110,38 @@ def make_run(
         self.best_config = config
         if config.pre_hook is not None:
             config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **config.all_kwargs()})
-            options = config.all_kwargs()  # read again, as Triton does: the hook may have changed its config
+            options = config.all_kwargs()  # read again, as Triton does, because the hook may change its config
         return fn.run(*args, **kwargs, **options)
 
     return run
 
 
-def remember(pins: Pins, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pin: Pin) -> Pin:
+def remember(pins: Pins, call: Call, pin: Pin) -> Pin:
     """Store a pin where `run` finds it for calls of the same form, key values and dtypes.
 
-    Gives the pin that stands: of threads that decide a key at once, the first to store has decided.
+    Returns the pin that is stored: if threads decide a key at the same time, the first one to store it wins.
     """
-    values = (*args, *kwargs.values())
-    form = (*map(type, values), *kwargs)
-    plan = pins.plans.get(form) or make_plan(autotuner, args, kwargs, single=pins.count == 1)
+    values = (*call.args, *call.kwargs.values())
+    form = (*map(type, values), *call.kwargs)
+    plan = pins.plans.get(form) or make_plan(call, single=pins.count == 1)
     shape = _full_shape(pins, plan, values, (plan.values(values), *map(_dtype, plan.dtypes(values))))
-    # Published last: a plan that cannot read its own call must not meet a launch.
+    # Published last: no launch may find a plan that cannot read its own call.
     return pins.plans.setdefault(form, plan).pinned.setdefault(shape, pin)
 
 
-def make_plan(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], single: bool = False) -> Plan:
+def make_plan(call: Call, single: bool = False) -> Plan:
     """The plan for calls of this form.
 
     Args:
-        autotuner: Gives the argument names and `keys`.
-        args: As passed.
-        kwargs: As passed.
-        single: There is one candidate: nothing of the call matters.
+        call: A call of the form.
+        single: There is only one candidate, so no argument matters.
     """
     if single:
         return Plan((), (), ())
-    place = {**{name: i for i, name in enumerate(autotuner.arg_names[: len(args)])},
-             **{name: len(args) + i for i, name in enumerate(kwargs)}}  # fmt: skip
-    arguments = call_arguments(autotuner.arg_names, args, kwargs)
-    keys = [place[name] for name in autotuner.keys if name in arguments]
+    count, arguments = len(call.args), call.arguments
+    place = {**{name: i for i, name in enumerate(call.autotuner.arg_names[:count])},
+             **{name: count + i for i, name in enumerate(call.kwargs)}}  # fmt: skip
+    keys = [place[name] for name in call.autotuner.keys if name in arguments]
     tensors = [place[name] for name, value in arguments.items()
                if type(value) not in _PLAIN and hasattr(value, "dtype")]  # fmt: skip
     loose = [place[name] for name, value in arguments.items() if place[name] not in tensors and _may_have_dtype(value)]
@@ -151,7 +149,7 @@ def make_plan(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], sin
 
 
 def _may_have_dtype(value: object) -> bool:
-    """Whether another value of this type, which has no `dtype` now, might have one."""
+    """Whether another value of this type might have a `dtype`, although this one has none."""
     kind = type(value)
     return kind not in _PLAIN and (kind.__dictoffset__ != 0 or hasattr(kind, "__getattr__"))
 

@@ -15,6 +15,51 @@ _SCALARS: Final = frozenset({"number", "bool", "bool_", "character"})  # of NumP
 _BASES: Final[Mapping[type, Callable[[Any], object]]] = {int: int.__int__, float: float.__float__, str: str.__str__}
 
 
+class Call:
+    """One call of an autotuner. Its kernel's name and its arguments are worked out once, when first asked for.
+
+    Attributes:
+        autotuner: The live autotuner.
+        args: Positional arguments, as passed.
+        kwargs: Keyword arguments, as passed.
+    """
+
+    __slots__ = ("_arguments", "_kernel", "args", "autotuner", "kwargs")
+
+    def __init__(self, autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.autotuner = autotuner
+        self.args = args
+        self.kwargs = kwargs
+        self._kernel: str | None = None
+        self._arguments: dict[str, Any] | None = None
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's qualified name (`kernel_name`)."""
+        kernel = self._kernel
+        if kernel is None:
+            kernel = self._kernel = kernel_name(self.autotuner)
+        return kernel
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name, in signature order (`call_arguments`)."""
+        arguments = self._arguments
+        if arguments is None:
+            arguments = self._arguments = call_arguments(self.autotuner.arg_names, self.args, self.kwargs)
+        return arguments
+
+    @property
+    def key(self) -> str:
+        """The shape key (`shape_key`); raises FormatError if a key value has no stable text."""
+        return shape_key(self.autotuner.keys, self.arguments)
+
+    @property
+    def has_tensor_key(self) -> bool:
+        """Whether one of the key values is a tensor, or another object with a dtype that equals only itself."""
+        return has_tensor_key(self.autotuner.keys, self.arguments)
+
+
 def kernel_name(autotuner: Any) -> str:
     """`module.name` of the undecorated function under any stack of decorators."""
     function = getattr(autotuner, "base_fn", autotuner)

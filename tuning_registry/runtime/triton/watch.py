@@ -1,12 +1,13 @@
-"""Puts together what Triton's tuning of one key did, from the calls it makes while it does it."""
+"""Follows Triton's tuning of a key through the calls that Triton makes during it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from tuning_registry.runtime.guard import guarded
+from tuning_registry.runtime.triton.keys import Call
 
 TIMED: Final = "timed"
 ECHO: Final = "echo"
@@ -18,27 +19,31 @@ _DEPTH: Final = 8  # tunings inside tunings, in one thread
 
 
 class Tuning:
-    """Triton's choice for one key of one autotuner.
+    """Triton's tuning of one key of one autotuner.
 
-    It keeps no argument of the call: a tuning that is never completed must not keep tensors alive.
+    It holds no argument of the call, so that a tuning that never completes keeps no tensor alive.
 
     Attributes:
         autotuner: The live autotuner.
-        key: Shape key of the call; None if it has none, or is none of ours.
-        candidates: What pruning left; None when that was not seen.
-        is_whole: Whether `candidates` are all of them.
-        is_told: Whether Triton's listener will say what was chosen.
+        kernel: Qualified kernel name.
+        key: Shape key of the call; None if it has none, or if its kernel is out of scope.
+        candidates: The candidates that pruning left; None if pruning was not seen.
+        is_whole: Whether `candidates` is complete.
+        is_told: Whether Triton will tell its listener which candidate it chose.
         timings: `[median, p20, p80]` in ms by candidate, as measured; empty for an echo.
-        calls: How many candidates have been timed (equal candidates are one key of `timings`).
-        winner: The chosen candidate; None while tuning, or when every candidate failed.
+        calls: Number of candidates timed so far (equal candidates share one key of `timings`).
+        winner: The chosen candidate; None during tuning, or if every candidate failed.
         origin: `timed`, `echo` (from Triton's disk cache), `single` (nothing to choose), `failed`, or
-            `unmeasured` (the time of what Triton chose is no number).
+            `unmeasured` (the winner's time is NaN).
     """
 
-    __slots__ = ("autotuner", "calls", "candidates", "is_told", "is_whole", "key", "origin", "timings", "winner")
+    __slots__ = (
+        "autotuner", "calls", "candidates", "is_told", "is_whole", "kernel", "key", "origin", "timings", "winner",
+    )  # fmt: skip
 
-    def __init__(self, autotuner: Any, key: str | None, is_told: bool = False) -> None:
+    def __init__(self, autotuner: Any, kernel: str, key: str | None, is_told: bool = False) -> None:
         self.autotuner = autotuner
+        self.kernel = kernel
         self.key = key
         self.candidates: list[Any] | None = None
         self.is_whole = False
@@ -49,47 +54,68 @@ class Tuning:
         self.origin = TIMED
 
 
-class Follower(Protocol):
-    """Who is told of tunings."""
+class Handler(Protocol):
+    """The installed policy, as the functions inside Triton see it: it decides launches, and learns of tunings."""
 
-    def key(self, autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
-        """The shape key of a call; None if it has none, or nobody wants it."""
+    def is_pinned(self, call: Call) -> bool:
+        """Whether the kernel is in scope of pinning; notes that it was reached."""
 
-    def begins(self, autotuner: Any, key: str | None, doubt: str) -> None:
-        """Candidates are about to be timed; `doubt` says why the choice may not be seen (empty: it will be)."""
+    def pin(self, call: Call, pruned: list[Any], kept: dict[Any, Any]) -> tuple[Any, bool]:
+        """The candidate to launch (None: Triton chooses), and whether equal calls get the same one.
+
+        Args:
+            call: The launch.
+            pruned: The candidates that the kernel's pruning left.
+            kept: Earlier decisions for this autotuner; the handler reads and fills it.
+
+        Raises:
+            LaunchError: The policy refuses the launch.
+        """
+
+    def pin_after_fault(self, call: Call, pruned: list[Any]) -> tuple[Any, bool]:
+        """The same after `pin` has failed: always finds a candidate.
+
+        Raises:
+            LaunchError: The policy refuses the launch.
+        """
+
+    def device_index(self) -> Callable[[], int] | None:
+        """A function that returns the current device's index; None if all visible devices have one architecture."""
+
+    def key(self, call: Call) -> str | None:
+        """The shape key of a call; None if it has none, or if its kernel is out of scope."""
+
+    def begins(self, tuning: Tuning, doubt: str) -> None:
+        """Triton is about to time candidates; `doubt` says why the choice may not be seen (empty: it will be)."""
 
     def tuned(self, tuning: Tuning) -> None:
         """Triton has chosen."""
 
 
 class Watch:
-    """Follows the tunings of each thread, and hands each over when it is complete.
+    """Follows the tunings of each thread, and reports each one when it is complete.
 
-    Triton prunes, then times each candidate that is left, then (from 3.9 on) tells its listener. Where the
-    listener will be told, it is the sign of completion; else the last candidate's timing is: a release
-    without listener, a kernel without a JITFunction, a class whose own `run` may never tell.
+    Triton prunes, then times each remaining candidate, then (from 3.9 on) tells its listener. If the listener
+    will be told, that completes the tuning. Otherwise the last candidate's timing does: in a release without
+    a listener, for a kernel without a JITFunction, or for a class whose `run` may never tell the listener.
     """
 
-    def __init__(self, follower: Follower) -> None:
-        self._follower = follower
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
         self._local = threading.local()
 
-    def begin(
-        self, autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], pruned: Any, is_told: bool, doubt: str
-    ) -> Any:
-        """A tuning begins. Gives what Triton is to go on with: `pruned`, or an iterator in the place of one.
+    def begin(self, call: Call, pruned: Any, is_told: bool, doubt: str) -> Any:
+        """Follow a tuning that begins. Returns what Triton should use in place of `pruned`.
 
         Args:
-            autotuner: The live autotuner.
-            args: Positional arguments of the call.
-            kwargs: Its keyword arguments.
-            pruned: What pruning left; None when that was not seen.
+            call: The call that is tuned.
+            pruned: The candidates that pruning left; None if pruning was not seen.
             is_told: Whether Triton's listener will be told.
             doubt: Why the choice may not be seen; empty if it will be.
         """
-        tuning = Tuning(autotuner, self._follower.key(autotuner, args, kwargs), is_told)
+        tuning = Tuning(call.autotuner, call.kernel, self._handler.key(call), is_told)
         if isinstance(pruned, Iterator):
-            # It can be read once, and by Triton: candidates are noted as they are taken.
+            # Only Triton can read it, once: candidates are noted as Triton takes them.
             tuning.candidates = []
             pruned = self._noting(tuning, pruned)
         elif hasattr(pruned, "__len__"):
@@ -98,49 +124,47 @@ class Watch:
                 return pruned
         self._open(tuning)
         if tuning.is_whole and len(tuning.candidates or ()) == 1:
-            # Newer releases do not time it, older ones do; either way nobody chose.
+            # Older releases time it, newer ones do not; in both cases there was no choice.
             tuning.winner, tuning.origin = (tuning.candidates or [None])[0], SINGLE
-            self._follower.tuned(tuning)
+            self._handler.tuned(tuning)
         else:
-            self._follower.begins(autotuner, tuning.key, doubt)
+            self._handler.begins(tuning, doubt)
         return pruned
 
     def find(self, autotuner: Any) -> Tuning | None:
-        """This thread's innermost tuning of the autotuner that is not complete."""
+        """This thread's innermost incomplete tuning of the autotuner."""
         return next((tuning for tuning in reversed(self._stack()) if tuning.autotuner is autotuner), None)
 
     def forget(self, autotuner: Any) -> None:
-        """The timing of a candidate raised: Triton gives the tuning up."""
+        """Drop a tuning that Triton has abandoned, because timing a candidate raised."""
         tuning = self.find(autotuner)
         if tuning is not None:
             self._close(tuning)
 
-    def timed(
-        self, autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], candidate: Any, timing: Any
-    ) -> None:
+    def timed(self, call: Call, candidate: Any, timing: Any) -> None:
         """One candidate has been timed."""
-        tuning = self.find(autotuner)
+        tuning = self.find(call.autotuner)
         if tuning is None:
             return
         if tuning.origin == SINGLE:
             self._close(tuning)
             return
         if tuning.calls == 0:
-            # The call's own arguments; those noted at pruning are the autotuner's, which threads share.
-            tuning.key = self._follower.key(autotuner, args, kwargs)
+            # These are the call's own arguments; pruning saw the autotuner's, which threads share.
+            tuning.key = self._handler.key(call)
         tuning.calls += 1
         tuning.timings[candidate] = timing
         self._finish_if_measured(tuning)
 
     def listened(self, tuning: Tuning, event: Mapping[str, Any]) -> None:
-        """Triton's listener was told."""
+        """Triton has told its listener."""
         is_echo = event["cache_hit"]
         tuning.timings = {} if is_echo else dict(event["configs_timings"])
         tuning.origin = ECHO if is_echo else TIMED
         self._finish(tuning, event["best_config"])
 
     def echoed(self, autotuner: Any, winner: Any) -> None:
-        """The winner was read from Triton's disk cache."""
+        """Triton has read the winner from its disk cache."""
         tuning = self.find(autotuner)
         if tuning is not None and tuning.origin == TIMED and not tuning.is_told:
             tuning.origin = ECHO
@@ -156,7 +180,7 @@ class Watch:
 
     def _finish_if_measured(self, tuning: Tuning) -> None:
         if not tuning.is_told and tuning.is_whole and 0 < tuning.calls == len(tuning.candidates or ()):
-            # Triton's own rule: the least timing in the order of measurement.
+            # Triton's rule: the smallest timing, and on a tie the first one measured.
             self._finish(tuning, min(tuning.timings, key=tuning.timings.__getitem__))
 
     def _finish(self, tuning: Tuning, winner: Any) -> None:
@@ -164,15 +188,15 @@ class Watch:
         tuning.winner = winner
         if tuning.origin == TIMED:
             if all(has_failed(timing) for timing in tuning.timings.values()):
-                # Triton keeps the first candidate as winner when all of them failed; it has never run.
+                # If all candidates fail, Triton keeps the first one as the winner, although it never ran.
                 tuning.origin, tuning.winner = FAILED, None
             elif is_no_number(tuning.timings.get(winner)):
-                # A NaN that is measured first wins against everything, in the order of Python's `min`.
+                # Python's `min` lets a NaN that is measured first win against every number.
                 tuning.origin = UNMEASURED
-        self._follower.tuned(tuning)
+        self._handler.tuned(tuning)
 
     def _open(self, tuning: Tuning) -> None:
-        """Begin a tuning; what is left of one that ended without a sign, as by an exception, goes."""
+        """Begin a tuning; drop the remains of one that ended unseen, for example by an exception."""
         others = [
             other
             for other in self._stack()
@@ -189,14 +213,14 @@ class Watch:
 
 
 def has_failed(timing: Any) -> bool:
-    """Whether Triton's timing of a candidate says that it could not run (infinity)."""
+    """Whether a timing means that the candidate could not run: Triton then reports infinity."""
     return bool(_median(timing) == float("inf"))
 
 
 def is_no_number(timing: Any) -> bool:
     """Whether a candidate's median is NaN."""
     median = _median(timing)
-    return bool(median != median)  # noqa: PLR0124 - the test for NaN that needs no float
+    return bool(median != median)  # noqa: PLR0124 - a NaN test that works for any type
 
 
 def _median(timing: Any) -> Any:

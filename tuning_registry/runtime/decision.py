@@ -1,4 +1,4 @@
-"""Which candidate a kernel launches without timing: entry, stated block sizes, cheapest estimate, or none."""
+"""Deciding, without timing, which candidate a pinned kernel launches."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ C = TypeVar("C")
 
 PRUNED_AWAY: Final = "pruned away"
 UNSUPPORTED_KEY: Final = "unsupported key"
-FAULT: Final = "fault"  # of ours, before a table could answer
-# Reasons of a miss that mean nothing where only one candidate is left: there is no choice to look up.
+FAULT: Final = "fault"  # in this package, before the table could be asked
+# Reasons that are not a miss if only one candidate is left: there is nothing to look up.
 _NO_ENTRY: Final = frozenset({"no table", "no kernel", "no key", "ambiguous name", UNSUPPORTED_KEY})
 
 
-class Selection(NamedTuple, Generic[C]):
-    """What a pinned launch uses.
+class Decision(NamedTuple, Generic[C]):
+    """The candidate of a pinned launch, and how it was found.
 
     Attributes:
-        candidate: The kernel's own live object; None leaves the choice to Triton (invariant kernels only).
-        source: `table`, `block_sizes`, `min_cost`, `single` (no choice), `chaos`, or `timed` (left to Triton).
-        miss: Why the table did not decide; empty on a hit and where there was nothing to decide.
-        entry: The table's kernel and key that decided; empty strings otherwise.
+        candidate: The kernel's own config object; None leaves the choice to Triton (invariant kernels only).
+        source: `table`, `block_sizes`, `min_cost`, `single` (only one candidate), `chaos`, or `timed` (by Triton).
+        miss: Why the table did not decide; empty on a hit, or if there was nothing to decide.
+        entry: The kernel and key of the table entry that decided; empty strings if none did.
     """
 
     candidate: C | None
@@ -36,66 +36,70 @@ class Selection(NamedTuple, Generic[C]):
     entry: tuple[str, str] = ("", "")
 
 
-def select(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[C], table: TunedTable,
-           policy: AutotunePolicy, rank: int = 0) -> Selection[C]:  # fmt: skip
-    """The candidate to launch.
+def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[C], table: TunedTable,
+           policy: AutotunePolicy, rank: int = 0) -> Decision[C]:  # fmt: skip
+    """Decide which candidate to launch.
 
-    The table's entry decides. Without one the policy's block sizes do, then the cheapest candidate by the
-    static estimate, or an error with `on_miss="error"`. A candidate that the kernel's pruning dropped is
-    never launched.
+    The table entry decides. Without one, the policy's block sizes decide, then the static estimate, or the
+    launch is refused (`on_miss="error"`). A candidate that the kernel's pruning dropped is never launched.
 
     Args:
         kernel: Qualified kernel name.
-        key: Shape key; None when the call has none.
+        key: Shape key; None if the call has none.
         configs: The kernel's candidates in declaration order.
-        pruned: Those its pruning left, at least one.
+        pruned: The candidates that the kernel's pruning left, at least one.
         table: The table of the architecture; may be empty.
-        policy: Gives block sizes, invariant kernels, `on_miss` and chaos.
-        rank: For chaos only: ranks of different parity get different candidates.
+        policy: Supplies block sizes, invariant kernels, `on_miss` and chaos.
+        rank: Used for chaos only: ranks of different parity get different candidates.
 
     Raises:
-        LaunchError: No entry, no block sizes, and `on_miss` is `error`; its `miss` says why.
+        LaunchError: There is no entry, no block sizes apply, and `on_miss` is `error`; `miss` gives the reason.
     """
     if policy.chaos and len(pruned) > 1:
-        return Selection(_chaotic(kernel, key, pruned, rank), "chaos")
+        return Decision(_chaotic(kernel, key, pruned, rank), "chaos")
     candidate, miss, entry = _from_table(kernel, key, configs, pruned, table)
     if candidate is not None:
-        return Selection(candidate, "table", entry=entry)
+        return Decision(candidate, "table", entry=entry)
     if len(pruned) == 1 and miss in _NO_ENTRY:
-        return Selection(pruned[0], "single")
+        return Decision(pruned[0], "single")
     ordered = _in_declaration_order(configs, pruned)
     stated = _stated(ordered, policy.block_sizes_of(kernel))
     if stated:
-        return Selection(min(stated, key=static_estimate), "block_sizes", miss)
+        return Decision(min(stated, key=static_estimate), "block_sizes", miss)
     if policy.is_invariant(kernel) and len(pruned) > 1:
-        return Selection(None, "timed", miss)
+        return Decision(None, "timed", miss)
     if policy.on_miss == "error":
         raise LaunchError(
-            f"{kernel} has no config to pin for key {key or '(none)'} on {table.arch}: {miss} ({shown(table)}); record "
-            "and export this key, state block_sizes, or set on_miss to min_cost", miss,
+            f"no config to pin for {kernel}, key {key or '(none)'}, on {table.arch}: {miss} ({describe_table(table)}). "
+            "Record this key and export it, set block_sizes, or set on_miss to min_cost.", miss,
         )  # fmt: skip
-    return Selection(cheapest(configs, pruned), "min_cost", miss)
+    return Decision(cheapest(configs, pruned), "min_cost", miss)
 
 
 def cheapest(configs: Sequence[C], pruned: Sequence[C]) -> C:
-    """The candidate of the least static estimate; of equal ones the first in the order of `configs`."""
+    """The candidate with the lowest static estimate; on a tie, the first in the order of `configs`."""
     return min(_in_declaration_order(configs, pruned), key=static_estimate)
 
 
-def shown(table: TunedTable) -> str:
-    """Which table was asked, and the two Triton versions that a miss may come from, for a message."""
-    here = installed_triton() or "?"
+def describe_table(table: TunedTable) -> str:
+    """The table that was asked, and the two Triton versions whose difference may explain a miss."""
+    here = installed_triton() or "of unknown version"
     if "file" not in table.provenance:
         return f"no table for {table.arch}; this is Triton {here}"
-    made = table.provenance.get("triton") or "?"
-    return f"table {table.provenance['file']} ({len(table)} entries) made with Triton {made}, this is {here}"
+    return f"{table.provenance['file']}: {table_size(table)}; this is Triton {here}"
+
+
+def table_size(table: TunedTable) -> str:
+    """The number of entries and the Triton version that they were recorded with, for a message."""
+    made = table.provenance.get("triton")
+    return f"{len(table)} {'entry' if len(table) == 1 else 'entries'}, {f'Triton {made}' if made else 'unknown Triton'}"
 
 
 def static_estimate(candidate: Any) -> tuple[int, int]:
-    """What a candidate roughly costs in on-chip memory: `(product of BLOCK* x num_stages, num_warps)`.
+    """A rough measure of the on-chip memory that a candidate needs: `(product of BLOCK* x num_stages, num_warps)`.
 
     The product of the integer kwargs whose name begins with BLOCK, times `num_stages`; then `num_warps`.
-    Of equal estimates the candidate declared first is taken: `min` keeps the first.
+    On a tie, `min` keeps the candidate that is declared first.
     """
     product = candidate.num_stages
     for name, value in candidate.kwargs.items():
@@ -116,13 +120,13 @@ def _from_table(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequ
 
 
 def _in_declaration_order(configs: Sequence[C], pruned: Sequence[C]) -> list[C]:
-    """`pruned` in the order of `configs`: a performance model sorts what it leaves."""
+    """`pruned` in the order of `configs`: a performance model may sort the candidates that it leaves."""
     place = {id(config): index for index, config in enumerate(configs)}
     return sorted(pruned, key=lambda config: place.get(id(config), len(place)))
 
 
 def _stated(candidates: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-    """The candidates that carry every stated parameter they have at its stated value, and have at least one.
+    """The candidates that match the stated sizes; parameters that no candidate has are ignored.
 
     Launch fields (`num_warps`, `num_stages`, ...) may be stated like kwargs.
     """
@@ -136,10 +140,9 @@ def _stated(candidates: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
 
 
 def _chaotic(kernel: str, key: str | None, pruned: Sequence[C], rank: int) -> C:
-    """A candidate that depends on the rank: neighbours always differ where two candidates do.
+    """A candidate that depends on the rank: neighbouring ranks get different ones.
 
-    Candidates are taken in the order of their canonical texts, so that a rank's pick does not depend on
-    how a pruner sorts.
+    Candidates are ordered by their canonical texts, so that the result does not depend on how a pruner sorts.
     """
     ordered = sorted(pruned, key=lambda candidate: live_config_text(candidate) or "")
     start = int(text_digest(f"{kernel}\n{key}")[:8], 16)

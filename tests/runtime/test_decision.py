@@ -1,4 +1,4 @@
-"""Selection as a pure function of candidates, table and policy."""
+"""The decision as a pure function of candidates, table and policy."""
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
 # (Triton and torch come without types, or not at all.)
@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from tests.runtime.fakes import Config, stored
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.table import TunedTable
+from tuning_registry.runtime.decision import decide, static_estimate
 from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.runtime.select import select, static_estimate
 
 EMPTY = TunedTable("sm90", {})
 
 
 def pick(configs: Any, table: Any = EMPTY, pruned: Any = None, key: Any = "M=1", rank: Any = 0, **policy: Any) -> Any:
-    return select(
+    return decide(
         "pkg.kernel", key, configs, configs if pruned is None else pruned, table, AutotunePolicy(**policy), rank
     )
 
@@ -51,16 +51,16 @@ def test_the_cheapest_wins_and_declaration_order_breaks_ties() -> None:
 def test_stated_block_sizes(sizes: Any, index: Any) -> None:
     configs = [Config({"BLOCK_M": 128, "BLOCK_N": 32}), Config({"BLOCK_M": 64, "BLOCK_N": 32}),
                Config({"BLOCK_M": 64, "BLOCK_N": 64}, num_warps=8), Config({"BLOCK_M": 16, "BLOCK_N": 16})]  # fmt: skip
-    selection = pick(configs, block_sizes=sizes)
-    assert selection.candidate is configs[index]
-    assert selection.source == ("min_cost" if index == 3 else "block_sizes")
-    assert selection.miss == "no table"
+    decision = pick(configs, block_sizes=sizes)
+    assert decision.candidate is configs[index]
+    assert decision.source == ("min_cost" if index == 3 else "block_sizes")
+    assert decision.miss == "no table"
 
 
 def test_block_sizes_satisfy_on_miss_error_and_nothing_else_does() -> None:
     configs = [Config({"BLOCK": 64}), Config({"BLOCK": 32})]
     assert pick(configs, on_miss="error", block_sizes={"BLOCK": 64}).candidate is configs[0]
-    with pytest.raises(LaunchError, match=r"pkg\.kernel .*M=1.*sm90: no table"):
+    with pytest.raises(LaunchError, match=r"pkg\.kernel, key M=1, on sm90: no table"):
         pick(configs, on_miss="error", block_sizes={"BLOCK": 65})
     with pytest.raises(LaunchError, match="unsupported key"):
         pick(configs, on_miss="error", key=None)
@@ -69,8 +69,8 @@ def test_block_sizes_satisfy_on_miss_error_and_nothing_else_does() -> None:
 def test_an_entry_beats_everything_but_chaos() -> None:
     configs = [Config({"BLOCK": 64}), Config({"BLOCK": 32})]
     table = TunedTable("sm90", {"pkg.kernel": {"*": stored(configs[0])}})
-    selection = pick(configs, table, block_sizes={"BLOCK": 32}, config_invariant=("kernel",))
-    assert (selection.candidate, selection.source, selection.entry) == (configs[0], "table", ("pkg.kernel", "*"))
+    decision = pick(configs, table, block_sizes={"BLOCK": 32}, config_invariant=("kernel",))
+    assert (decision.candidate, decision.source, decision.entry) == (configs[0], "table", ("pkg.kernel", "*"))
     assert {pick(configs, table, chaos=True, rank=rank).candidate for rank in range(2)} == set(configs)
 
 

@@ -1,0 +1,159 @@
+"""The documentation holds: blocks run, every page is reachable, links lead somewhere, names exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from docs._build import generate
+from tests.conftest import ROOT, empty_database
+from tests.docs.blocks import (
+    KINDS,
+    POSTGRES_MARK,
+    Block,
+    Command,
+    Shell,
+    blocks,
+    check_syntax,
+    commands,
+    pages,
+    run_page,
+)
+from tuning_registry.cli.app import app
+
+PAGES = pages()
+SITE = [page for page in PAGES if page.startswith("docs/")]
+NAVIGATION = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+COMMANDS = {path.removeprefix("registry").strip() for path, _ in generate.walk_commands("registry", get_command(app))}
+
+
+def text(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def block(kind: str, content: str, mark: str = "", reason: str = "") -> Block:
+    return Block(kind=kind, text=content, line=1, mark=mark, reason=reason)
+
+
+@pytest.fixture
+def page_database(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """The database of the page under test: an empty Postgres if the page asks for one."""
+    if POSTGRES_MARK not in text(request.node.callspec.params["page"]):
+        yield None
+        return
+    with empty_database(request.getfixturevalue("postgres_server")) as url:
+        yield url
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_do_what_the_page_shows(
+    page: str, tmp_path: Path, page_database: str | None, request: pytest.FixtureRequest
+) -> None:
+    run_page(page, Shell(tmp_path, page_database), rewriting=request.config.getoption("--rewrite-golden"))
+
+
+def test_most_blocks_are_run_somewhere() -> None:
+    found = [block for page in PAGES for block in blocks(page) if block.kind != "text"]
+    assert len(found) > 80
+    assert sum(block.mark == "not run" for block in found) < len(found) / 4
+
+
+def test_blocks_that_are_not_run_say_why() -> None:
+    for page in PAGES:
+        for found in blocks(page):
+            assert found.mark == "" or len(found.reason) > 4, (page, found.line)
+            assert found.mark != "needs" or found.reason in {"triton", "torch"}, (page, found.line)
+
+
+def test_a_changed_output_fails(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.run_console(block("console", "$ echo one\none\n$ echo two three\ntwo ...\n"))
+    with pytest.raises(AssertionError, match="shown"):
+        shell.run_console(block("console", "$ echo one\ntwo\n"))
+
+
+def test_an_exit_status_is_compared_with_what_is_shown(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.run_console(block("console", "$ echo error: no; false\nerror: no\n"))
+    for content in ("$ echo fine; false\nfine\n", "$ echo error: no\nerror: no\n"):
+        with pytest.raises(AssertionError, match="exit status"):
+            shell.run_console(block("console", content))
+
+
+def test_failing_scripts_and_python_fail(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    with pytest.raises(AssertionError):
+        shell.run_script("false\ntrue")
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        shell.run_python("1 / 0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [("python", "def"), ("sh", "if true"), ("console", "no command"), ("console", "$ echo 'x\n"), ("json", "{"),
+     ("toml", "a ="), ("", "text"), ("rust", "")],
+)  # fmt: skip
+def test_broken_syntax_is_found_without_running(kind: str, content: str) -> None:
+    with pytest.raises((AssertionError, SyntaxError, ValueError, subprocess.CalledProcessError)):
+        check_syntax(block(kind, content, "not run", "a test"))
+
+
+def test_commands_may_continue_on_the_next_line() -> None:
+    assert commands("$ one \\\n  two\nout\n$ three\n") == [Command("one \\\n  two", "out\n"), Command("three", "")]
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    assert sorted(f"docs/{page}" for page in NAVIGATION) == sorted(SITE)
+
+
+def test_every_paper_is_a_page() -> None:
+    shown = {name for page in SITE for name in re.findall(r"<!-- generated: paper (\S+) -->", text(page))}
+    assert shown == set(generate.PAPERS) - {"README.md"}
+    assert shown | {"README.md"} == set(PAGES) - set(SITE)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if not page.startswith("docs/project/")])
+def test_links_lead_to_files_of_the_project(page: str) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", text(page)):
+        assert (ROOT / page).parent.joinpath(target).resolve().exists(), target
+
+
+def test_pages_name_no_command_that_is_gone() -> None:
+    named: set[str] = set()
+    for page in PAGES:
+        code = "\n".join([b.text for b in blocks(page)] + re.findall(r"`([^`\n]+)`", text(page)))
+        named |= set(
+            re.findall(r"(?:^|[$&|(;] ?)registry (?:--db \S+ )?((?:(?:db|runs) )?[a-z]+)\b", code, re.MULTILINE)
+        )
+    assert len(named) > 20
+    assert {name for name in named if name not in COMMANDS and name.split()[0] not in COMMANDS} == set()
+
+
+def test_the_readme_has_at_most_900_words() -> None:
+    assert len(text("README.md").split()) <= 900
+
+
+def test_decisions_are_numbered_once_and_known_where_they_are_referred_to() -> None:
+    numbers = re.findall(r"^### D(\d+)\. .* \{#d(\d+)\}$", text("docs/decisions.md"), re.MULTILINE)
+    assert all(number == anchor for number, anchor in numbers)
+    known = [int(number) for number, _ in numbers]
+    assert sorted(known) == list(range(1, len(known) + 1))
+    for file in [*ROOT.glob("tuning_registry/**/*.py"), *ROOT.glob("migrations/**/*.py"), *ROOT.glob("tests/**/*.py")]:
+        for number in re.findall(r"decisions(?:\.md)?: D(\d+)", file.read_text()):
+            assert int(number) in known, file
+
+
+def test_prose_is_wrapped() -> None:
+    for page in SITE:
+        prose = re.sub(r"^ *```.*?^ *```$", "", text(page), flags=re.MULTILINE | re.DOTALL)
+        for line in prose.splitlines():
+            assert len(line) <= 120 or line.lstrip().startswith("|"), (page, line)
+
+
+def test_kinds_of_blocks_are_few() -> None:
+    assert {found.kind for page in PAGES for found in blocks(page)} <= KINDS

@@ -1,0 +1,79 @@
+"""Counting and logging pinned launches that the table did not decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from tuning_registry.log import warn
+from tuning_registry.runtime.decision import FAULT
+from tuning_registry.runtime.guard import warn_once
+from tuning_registry.runtime.policy import AutotunePolicy
+
+_LOGGED: Final = 20  # a job may miss thousands of keys on each rank
+_INSTEAD: Final[Mapping[str, str]] = {
+    "min_cost": "launching the candidate with the lowest static estimate",
+    "block_sizes": "launching by the policy's block_sizes",
+    "timed": "Triton tunes it",
+    "error": "the launch is refused",
+}
+
+
+class Miss(NamedTuple):
+    """A pinned launch that the table did not decide.
+
+    Attributes:
+        arch: Architecture.
+        kernel: Qualified kernel name.
+        key: Shape key; empty if the call has none.
+        reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `ambiguous config`,
+            `pruned away`, `unsupported key` or `fault` (in this package; see the log).
+        source: What decided instead: `block_sizes`, `min_cost` or `timed`; `error` if the launch was refused.
+    """
+
+    arch: str
+    kernel: str
+    key: str
+    reason: str
+    source: str
+
+
+class MissLog:
+    """The misses under one policy: each is counted once, and the first twenty are logged with their keys.
+
+    Safe under threads, forks and signal handlers, without a lock: a miss is one entry of a dict.
+
+    Args:
+        policy: The policy.
+        describe_table: Describes the table of an architecture, for the log.
+    """
+
+    def __init__(self, policy: AutotunePolicy, describe_table: Callable[[str], str]) -> None:
+        self._policy = policy
+        self._describe_table = describe_table
+        self._misses: dict[tuple[str, str, str], Miss] = {}
+
+    def note(self, miss: Miss) -> bool:
+        """Count and log a miss; False if this kernel and key missed before."""
+        if self._misses.setdefault((miss.arch, miss.kernel, miss.key), miss) is not miss:
+            return False
+        number = len(self._misses)
+        if number <= _LOGGED:
+            warn("miss for %s, key %s, on %s: %s; %s", miss.kernel, miss.key or "(none)", miss.arch or "(unknown)",
+                 miss.reason, self._instead(miss))  # fmt: skip
+        elif number == _LOGGED + 1:
+            warn("further misses are counted but not logged; coverage_report() lists them all, and `registry misses` "
+                 "does if this job has a record path")  # fmt: skip
+        if miss.reason != FAULT:
+            warn_once(("missed", miss.arch), "these misses are relative to: %s", self._describe_table(miss.arch))
+        return True
+
+    def all(self) -> tuple[Miss, ...]:
+        """Every miss once, in order of occurrence."""
+        return tuple(self._misses.copy().values())
+
+    def _instead(self, miss: Miss) -> str:
+        instead = _INSTEAD[miss.source]
+        if miss.source == "min_cost" and self._policy.block_sizes_of(miss.kernel):
+            instead += " (no candidate has the policy's block_sizes)"
+        return instead

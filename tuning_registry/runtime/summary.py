@@ -1,0 +1,77 @@
+"""The lines that a job logs when a policy is installed and when it ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from tuning_registry.locations import shown_url
+from tuning_registry.log import warn
+from tuning_registry.model.names import lookup_key
+from tuning_registry.runtime.choices import ChoiceLog
+from tuning_registry.runtime.job.announce import announce
+from tuning_registry.runtime.misses import MissLog
+from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.tables import TableSource
+from tuning_registry.runtime.triton.coverage import OUT_OF_SCOPE, counted
+
+_SHOWN_NAMES: Final = 5
+
+
+def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
+    """Log what a policy with its mode resolved will do."""
+    place = "" if policy.record_path is None else shown_url(os.fspath(policy.record_path))
+    if policy.mode == "record":
+        announce("recording to %s", place)
+    elif policy.mode == "pinned":
+        announce("pinning from %s%s", tables, f"; recording misses to {place}" if place else "")
+    else:
+        announce("Triton tunes as usual; nothing is recorded or pinned")
+    if policy.chaos:
+        announce("chaos: ranks are given different configs on purpose")
+
+
+def log_end(
+    policy: AutotunePolicy, tables: TableSource, choices: ChoiceLog, misses: MissLog, reached: Mapping[str, str]
+) -> None:
+    """Log what a policy did. In mode `record`, the recorder logs the recording itself.
+
+    Args:
+        policy: With its mode resolved.
+        tables: The tables it pinned from.
+        choices: The choices under it.
+        misses: The misses under it.
+        reached: Treatment by kernel, of every kernel that was launched.
+    """
+    if policy.modules and reached and set(reached.values()) == {OUT_OF_SCOPE}:
+        warn("nothing was %s: none of the launched autotuners is in modules=%s; launched: %s",
+             "recorded" if policy.mode == "record" else "in scope", ",".join(policy.modules),
+             _some(sorted(reached)))  # fmt: skip
+    elif not reached:
+        done = {"record": "recorded", "pinned": "pinned"}.get(str(policy.mode), "tuned")
+        announce("nothing was %s: no autotuner with several configs was launched", done)
+    elif policy.chaos:
+        given = sum(choice.source == "chaos" for choice in choices.standing())
+        announce("chaos: %d keys were given configs that depend on the rank", given)
+    elif policy.mode == "auto":
+        tuned = len(choices.standing())
+        announce("Triton tuned %d %s; nothing was recorded or pinned", tuned, "key" if tuned == 1 else "keys")
+    elif policy.mode == "pinned":
+        announce("%s", _pinned(tables, choices, misses))
+
+
+def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
+    """How many keys were pinned from which tables, and why the others were not."""
+    hits = {choice.entry for choice in choices.standing() if choice.source == "table"}
+    missed = misses.all()
+    keys = hits | {(miss.arch, miss.kernel, lookup_key(miss.key)) for miss in missed}
+    if not keys:
+        return "nothing was pinned: every launch had a single candidate"
+    used = tables.used()
+    line = f"pinned {len(hits)} of {len(keys)} keys from {used}" if used else f"pinned 0 of {len(keys)} keys: no table"
+    return f"{line}; misses: {counted(miss.reason for miss in missed)}" if missed else f"{line}; no misses"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
