@@ -20,7 +20,7 @@ from tuning_registry.operations.election.winners import Election, elect_entries
 from tuning_registry.operations.explained import NOTHING, DeviceView, ExplainedConfig, ExplainedEntry, Explanation
 from tuning_registry.rules.evidence import ByConfig, Policy, median_of_medians
 from tuning_registry.rules.near_keys import NearKey, matching_keys, nearest_keys
-from tuning_registry.rules.overrides import BAN, Override
+from tuning_registry.rules.overrides import Override
 from tuning_registry.rules.similar_names import similar_names
 
 
@@ -182,7 +182,6 @@ def _configs(
     entry: EntryVotes, elected: str | None, times: ByConfig, overrides: Sequence[Override], voters: Voters
 ) -> tuple[ExplainedConfig, ...]:
     """Every config that was chosen or timed, the elected one first."""
-    bans = {one.config: one.id for one in overrides if one.action == BAN}
     medians = _finite_medians(times)
     fastest = min(medians.values(), default=math.inf)
     chosen = {choice.config: choice for choice in entry.choices}
@@ -198,7 +197,7 @@ def _configs(
                 timed_by=sum(one is not None for one in by_rank.values()),
                 failed_on=sum(one is None for one in by_rank.values()),
                 slower_percent=None if median is None or fastest <= 0 else 100 * (median / fastest - 1),
-                banned_by=bans.get(config),
+                banned_by=next((one.id for one in overrides if one.bans(config)), None),
             )
         )
     found.sort(key=lambda one: (one.config != elected, -one.votes, one.median_ms or math.inf, one.config.encode()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from tuning_registry.errors import LaunchError
@@ -79,7 +80,9 @@ class Pinning:
         kernel = guarded("naming a kernel", lambda: call.kernel) or "(a kernel without a name)"
         arch = guarded("naming the architecture", lambda: self._session.devices.current().arch) or ""
         if self._policy.on_miss == "error" and not self._policy.is_invariant(kernel):
-            guarded("noting a miss", self._session.note_miss, call.autotuner, Miss("", kernel, "", FAULT, "error"), None)
+            guarded(
+                "noting a miss", self._session.note_miss, call.autotuner, Miss("", kernel, "", FAULT, "error"), None
+            )
             raise LaunchError(
                 f"{kernel} could not be pinned because of a fault in tuning_registry itself; the log describes the fault. "
                 "To launch it anyway, set on_miss to min_cost.", FAULT,
@@ -235,7 +238,7 @@ class Pinning:
 _NO_CONFIG = '{"kwargs": {}}'
 
 
-def _forget_banned(autotuner: Any, banned: frozenset[str]) -> None:
+def _forget_banned(autotuner: Any, banned: Container[str]) -> None:
     """Take banned configs out of Triton's cache of winners, which may have been filled before `install`."""
     cache = getattr(autotuner, "cache", None)
     for key, config in list(cache.items()) if isinstance(cache, dict) else ():
@@ -250,7 +253,9 @@ def _is_among(candidate: Any, pruned: list[Any]) -> bool:
 
 def _shown(candidate: Any) -> str:
     text = None if candidate is None else live_config_text(candidate)
-    return short_config(text) if text is not None else "a config without a text" if candidate is not None else "(Triton)"
+    return (
+        short_config(text) if text is not None else "a config without a text" if candidate is not None else "(Triton)"
+    )
 
 
 def _described(error: BaseException) -> str:

@@ -26,13 +26,15 @@ def why_elected(entry: Winner, overrides: Overrides, policy: str, times: ByConfi
     if entry.decided_by != Policy.MAJORITY:
         return _by_time(entry, times)
     winner = entry.choices[0]
-    bans = {one.config: one for one in overrides.touching(entry.arch, entry.kernel, entry.key) if one.action == BAN}
+    bans = {
+        choice.config: overrides.ban_of(entry.arch, entry.kernel, entry.key, choice.config) for choice in entry.choices
+    }
     skipped = [
-        f"#{bans[choice.config].id} bans {printable(short_config(choice.config))} ({choice.count} of {entry.votes} votes)"
+        f"#{ban.id} bans {printable(short_config(choice.config))} ({choice.count} of {entry.votes} votes)"
         for choice in entry.choices[1:]
-        if choice.config in bans and choice.count >= winner.count
+        if (ban := bans[choice.config]) is not None and choice.count >= winner.count
     ]
-    reason = _by_votes(entry, [choice for choice in entry.choices if choice.config not in bans])
+    reason = _by_votes(entry, [choice for choice in entry.choices if bans[choice.config] is None])
     reason = f"first that is not banned ({'; '.join(skipped)}): {reason}" if skipped else reason
     return reason if policy == Policy.MAJORITY else f"{reason} (no timings from which {policy} could decide)"
 
