@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -105,6 +106,38 @@ def test_broken_syntax_is_found_without_running(kind: str, content: str) -> None
 
 def test_commands_may_continue_on_the_next_line() -> None:
     assert commands("$ one \\\n  two\nout\n$ three\n") == [Command("one \\\n  two", "out\n"), Command("three", "")]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A registry with the shipped recordings, and two tables of it."""
+    shell = Shell(tmp_path_factory.mktemp("filled"))
+    shell.run_script(
+        "registry ingest examples/h200 --run july --triton 3.6.0\n"
+        "registry export --arch sm90 --output sm90.json\n"
+        "registry export --arch sm90 --policy fastest --output fastest.json"
+    )
+    return shell
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["winners", "disagreements", "disagreements --cost", "explain --arch sm90 --kernel l2norm_fwd_kernel", "ranks",
+     "runs", "status", "exports", "diff sm90.json fastest.json"],
+)  # fmt: skip
+def test_every_name_in_json_is_described(query: str, filled: Shell) -> None:
+    status, output = filled.run(f"registry {query} --format json 2>/dev/null")
+    assert status == 0
+    page = text("docs/reference/output.md")
+    section = (
+        page.partition(f"\n## {query.split(maxsplit=1)[0]}\n")[2].partition("\n## ")[0] + page.partition("\n## ")[0]
+    )
+    found = json.loads(output)
+    for row in found if isinstance(found, list) else [found]:
+        for name, value in row.items():
+            assert f"`{name}`" in section, name
+            if name in {"choices", "configs"} and isinstance(value, list):
+                assert [inner for one in value for inner in one if f"`{inner}`" not in section] == []
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
