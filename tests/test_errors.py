@@ -1,4 +1,4 @@
-"""The error tree: drawn as it is, and every error survives the way between processes."""
+"""The error tree: its drawing is right, and every error can be sent between processes."""
 
 from __future__ import annotations
 

@@ -15,14 +15,15 @@ from tuning_registry.errors import RegistryError
 
 if TYPE_CHECKING:
     from tuning_registry.formats.loader import load
-    from tuning_registry.formats.table import TunedTable, read_table, write
+    from tuning_registry.formats.table import TunedTable, read_table
     from tuning_registry.registry import Registry
-    from tuning_registry.rules.voting import (
+    from tuning_registry.seed import (
         count_votes,
         disagreement_report,
         disagreements,
         merge_records,
         merge_votes,
+        write,
     )
 
 __version__ = "0.1.0"
@@ -45,9 +46,9 @@ __all__ = [
 _MODULES = {
     "Registry": "registry",
     "load": "formats.loader",
-    **dict.fromkeys(("TunedTable", "read_table", "write"), "formats.table"),
+    **dict.fromkeys(("TunedTable", "read_table"), "formats.table"),
     **dict.fromkeys(
-        ("count_votes", "disagreement_report", "disagreements", "merge_records", "merge_votes"), "rules.voting"
+        ("count_votes", "disagreement_report", "disagreements", "merge_records", "merge_votes", "write"), "seed"
     ),
 }
 

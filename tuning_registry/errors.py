@@ -4,30 +4,30 @@ RegistryError
 ├── FormatError (ValueError)     a value breaks a rule: config, key, arch, flag
 │   └── RecordingError           ... inside a recording file, with its place
 ├── FileError (OSError)          a file cannot be read or written
-├── TableError (ValueError)      a file is no per-arch table, or not the one asked for
-├── UsageError (ValueError)      a flag or argument cannot mean what was asked
-├── ConflictError                a recording contradicts its flags or what the database holds
-├── SelectionError               a query or export cannot answer what was asked
+├── TableError (ValueError)      a file is not a per-arch table, or is for another architecture
+├── UsageError (ValueError)      a flag or argument makes no sense
+├── ConflictError                a recording contradicts its flags or the database
+├── SelectionError               a query or export cannot be answered
 ├── PolicyError (ValueError)     an autotune policy cannot work in this process
-├── LaunchError (RuntimeError)   a kernel launch that the policy, or a graph capture, forbids
+├── LaunchError (RuntimeError)   the policy or a graph capture forbids a kernel launch
 ├── AgreementError (RuntimeError)  ranks of one job chose different configs
 └── DatabaseError                the database cannot be opened, read or written
-    ├── SchemaError              its schema is missing, older, newer or foreign
-    ├── BusyError                another process held the lock for too long: try again
-    └── UnreachableError         its server does not answer, or went away: try again
+    ├── SchemaError              its schema is missing, older, newer or not ours
+    ├── BusyError                another process held the write lock for too long: try again
+    └── UnreachableError         its server does not answer, or the connection broke: try again
 """
 
 from __future__ import annotations
 
 
 class RegistryError(Exception):
-    """Base of every error raised on purpose by this package.
+    """Base of every error that this package raises on purpose.
 
-    Its text is inert, whatever names stand in it: logs and tracebacks print it as it is.
+    Its text is safe to print, whatever names it contains.
     """
 
     def __str__(self) -> str:
-        """The message on one line, what could drive a terminal as escapes."""
+        """The message on one line, with control characters escaped."""
         return printable(super().__str__())
 
 
@@ -35,7 +35,7 @@ class FormatError(RegistryError, ValueError):
     """A value breaks a rule of the formats.
 
     Args:
-        what: What was found and what was expected, as one phrase.
+        what: What was found and what was expected.
         path: Keys that lead to the value, outermost first.
     """
 
@@ -45,7 +45,7 @@ class FormatError(RegistryError, ValueError):
         super().__init__(f"at {'/'.join(path)}: {what}" if path else what)
 
     def under(self, *parents: str) -> FormatError:
-        """The same fault seen from further out: `parents` come before its path."""
+        """The same fault with `parents` before its path, as an outer value reports it."""
         return FormatError(self.what, (*parents, *self.path))
 
 
@@ -67,11 +67,11 @@ class FileError(RegistryError, OSError):
 
 
 class TableError(RegistryError, ValueError):
-    """A file is not a per-arch table, or is another one than it is named."""
+    """A file is not a per-arch table, or is for another architecture than expected."""
 
 
 class UsageError(RegistryError, ValueError):
-    """A flag or an argument cannot mean what was asked; the command line exits 2."""
+    """A flag or an argument makes no sense; the command line exits with status 2."""
 
 
 class ConflictError(RegistryError):
@@ -79,7 +79,7 @@ class ConflictError(RegistryError):
 
 
 class SelectionError(RegistryError):
-    """A query or an export cannot answer what was asked."""
+    """A query or an export cannot be answered."""
 
 
 class PolicyError(RegistryError, ValueError):
@@ -87,11 +87,11 @@ class PolicyError(RegistryError, ValueError):
 
 
 class LaunchError(RegistryError, RuntimeError):
-    """A kernel launch that the policy, or a graph capture in progress, forbids; nothing was launched.
+    """The policy, or a graph capture in progress, forbids a kernel launch; nothing was launched.
 
     Args:
         text: The message.
-        miss: Why the table did not decide, where that is the reason.
+        miss: Why the table did not decide, if that is the reason.
     """
 
     def __init__(self, text: str, miss: str = "") -> None:
@@ -108,21 +108,21 @@ class DatabaseError(RegistryError):
 
 
 class SchemaError(DatabaseError):
-    """The schema is missing, older, newer, or belongs to somebody else."""
+    """The schema is missing, older, newer, or belongs to another program."""
 
 
 class BusyError(DatabaseError):
-    """Another process held the write lock for too long; the same command may be tried again."""
+    """Another process held the write lock for too long; try the same command again."""
 
 
 class UnreachableError(DatabaseError):
-    """The server does not answer, or the connection to it was lost; the same may be tried again."""
+    """The server does not answer, or the connection to it broke; try the same command again."""
 
 
 def printable(text: str) -> str:
     r"""`text` on one line, with control characters and lone surrogates as `\x..` or `\u....` escapes.
 
-    File, kernel and run names come from outside; printed raw they could drive the terminal.
+    File, kernel and run names come from outside. Printed as they are, they could control the terminal.
     """
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""Where things lie: the user's folder, the environment variables that move it, and what a database URL looks like."""
+"""Default locations, the environment variables that change them, and the form of database URLs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tuning_registry.errors import UsageError
 TABLE_PATH_VARIABLE = "TUNING_REGISTRY_TABLE_PATH"
 DATABASE_VARIABLE = "TUNING_REGISTRY_DB"
 
-# What may stand before the :// of a database URL, and the SQLAlchemy driver that it means.
+# The accepted schemes of a database URL, and the SQLAlchemy driver of each.
 DRIVERS: Final[Mapping[str, str]] = {
     "sqlite": "sqlite",
     "sqlite+pysqlite": "sqlite",
@@ -22,22 +22,24 @@ DRIVERS: Final[Mapping[str, str]] = {
     "postgresql+psycopg": "postgresql+psycopg",
 }
 EXPECTED_URL: Final = "expected sqlite:///FILE or postgresql://USER@HOST/NAME"
-# Options of a Postgres URL that are printed; any other may hold a secret, a mistyped `pasword` too.
+# Options of a Postgres URL that are printed. Any other may hold a secret, such as a mistyped `pasword`.
 SHOWN_OPTIONS: Final = frozenset({"application_name", "connect_timeout", "dbname", "host", "port", "sslmode"})
 
-URL_START: Final = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?(:|//)")  # a slash or colon short, but no file name
-USER_AND_PASSWORD: Final = re.compile(r"(\w*:?//)?[^/@:]+:[^@]*@")  # ... likewise, and with what must not be printed
+URL_START: Final = re.compile(
+    r"(postgres(ql)?|sqlite)(\+\w+)?(:|//)"
+)  # lacks a slash or a colon, but is not a file name
+USER_AND_PASSWORD: Final = re.compile(r"(\w*:?//)?[^/@:]+:[^@]*@")  # likewise, with a password
 
 
 def is_url(path: str) -> bool:
-    """Whether a text is a URL (`sqlite:///...`, `postgresql://...`) and not a path of files."""
+    """Whether a text is a URL (`sqlite:///...`, `postgresql://...`) and not a path."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
 
 
 def is_damaged_url(path: str) -> bool:
-    """Whether a text is meant as a database URL and is none: a slash short, in quotes, without its scheme.
+    """Whether a text looks like a broken database URL: without a slash or its scheme, or in quotes.
 
-    It must not be printed: it may hold a password.
+    Do not print such a text. It may hold a password.
     """
     if is_url(path):
         return False
@@ -46,14 +48,14 @@ def is_damaged_url(path: str) -> bool:
 
 
 def shown_url(url: str) -> str:
-    """`url` as it may stand in the log: without password, and with the options that cannot hold one.
+    """A URL that is safe to log: without its password, and only with options that cannot hold one.
 
     A password that should have been percent-encoded (`p@ss`, `a:b`, `a/b`) is hidden to its last `@`.
     """
     if not is_url(url) or DRIVERS.get(url.partition("://")[0]) == "sqlite":
         return url
     base, mark, query = url.partition("?")
-    if "@" in query:  # the end of a password, which may begin anywhere
+    if "@" in query:  # the end of a password, which could begin anywhere
         return base.partition("://")[0] + "://***"
     base = re.sub(r"(://[^:]*:).*@", r"\1***@", base, flags=re.DOTALL)
     options = (part.partition("=") for part in query.split("&"))
@@ -62,11 +64,11 @@ def shown_url(url: str) -> str:
 
 
 def absolute_location(location: str) -> str:
-    """A path, or the URL of an SQLite file, that means the same from any current folder; other URLs as they are.
+    """An absolute path, or the URL of an SQLite file with one; other URLs are returned as given.
 
     Raises:
-        OSError: The path is relative and the current folder is gone.
-        RuntimeError: The path begins with `~` and there is no such home.
+        OSError: The path is relative and the current folder no longer exists.
+        RuntimeError: The path begins with `~` and that home folder is unknown.
     """
     start, mark, rest = location.partition(":///")
     if is_url(location):
@@ -75,17 +77,17 @@ def absolute_location(location: str) -> str:
 
 
 def user_folder() -> Path | None:
-    """The folder of this user's data: on Linux `$XDG_DATA_HOME/tuning-registry`, else `~/.local/share/...`.
+    """The data folder of the current user: on Linux `$XDG_DATA_HOME/tuning-registry`, by default in `~/.local/share`.
 
-    Nothing is created. None for a user without a home: no `HOME`, and no entry in the password file, as many a
-    container has it.
+    Creates nothing. None for a user without a home folder: no `HOME` and no entry in the password file, as in many
+    containers.
     """
-    if not os.environ.get("XDG_DATA_HOME", "").strip() and os.path.expanduser("~") == "~":  # noqa: PTH111  # raises not
+    if not os.environ.get("XDG_DATA_HOME", "").strip() and os.path.expanduser("~") == "~":  # noqa: PTH111  # Path.expanduser raises
         return None
     try:
-        # Here, since whoever imports the loader mostly never asks.
+        # Imported here because most users of the loader never need it.
         from platformdirs import user_data_path  # noqa: PLC0415
-    except ImportError:  # a training image with the bare source only: the same answer for Linux
+    except ImportError:  # an image with the bare source only: the same answer for Linux
         pass
     else:
         return user_data_path("tuning-registry", appauthor=False)
@@ -93,18 +95,20 @@ def user_folder() -> Path | None:
 
 
 def user_table_folder() -> Path | None:
-    """Where the loader looks for this user's own tables; None for a user without a home."""
+    """The folder of tables of the current user; None for a user without a home folder."""
     folder = user_folder()
     return None if folder is None else folder / "tables"
 
 
 def default_database() -> Path:
-    """The SQLite file that is used when neither `--db` nor the environment names one.
+    """The SQLite file that is used if neither `--db` nor the environment names a database.
 
     Raises:
-        UsageError: This user has no home.
+        UsageError: The user has no home folder.
     """
     folder = user_folder()
     if folder is None:
-        raise UsageError(f"this user has no home folder to keep a database in; set --db or {DATABASE_VARIABLE}")
+        raise UsageError(
+            f"the current user has no home folder for the default database; set --db or {DATABASE_VARIABLE}"
+        )
     return folder / "registry.db"

@@ -1,6 +1,6 @@
-"""What a training job is told, through Python's logger `tuning_registry`: inert text, and never an error.
+"""Messages to a training job, through the logger `tuning_registry`: escaped text, and never an exception.
 
-A handler of the job's may raise (its log server is away); a launch must not.
+A log handler of the job may raise, for example when its log server is down. A launch must not.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _logger: Final = logging.getLogger("tuning_registry")
 
 
 def warn(message: str, *args: object) -> None:
-    """Log at level WARNING; what could drive a terminal in the arguments is escaped."""
+    """Log at level WARNING. Characters in the arguments that could control a terminal are escaped."""
     _log(logging.WARNING, message, args)
 
 
 def inform(message: str, *args: object) -> None:
-    """Log at level INFO: what is done, where nothing is wrong."""
+    """Log at level INFO."""
     _log(logging.INFO, message, args)
 
 
@@ -41,7 +41,7 @@ def _log(level: int, message: str, args: tuple[object, ...], error: BaseExceptio
             if error is not None:
                 text += "\n" + "\n".join(map(printable, "".join(traceback.format_exception(error)).split("\n")))
             _logger.log(level, "tuning_registry: %s", text, stacklevel=3)
-    except Exception:  # noqa: BLE001, S110 - nobody is left to be told
+    except Exception:  # noqa: BLE001, S110 - there is no other place to report it
         pass
 
 
@@ -50,5 +50,5 @@ def _shown(arg: object) -> object:
         return arg
     try:
         return printable(str(arg))
-    except Exception:  # noqa: BLE001 - an error of somebody's whose text cannot be had
+    except Exception:  # noqa: BLE001 - an error of foreign code whose text cannot be built
         return f"<{type(arg).__name__}>"

@@ -23,7 +23,8 @@ from tuning_registry.operations.checking import TableCheck, check_table
 from tuning_registry.operations.costs import DisagreementCost, find_costs
 from tuning_registry.operations.differences import compare_tables, compare_with_votes
 from tuning_registry.operations.election.tally import EntryVotes, Winner
-from tuning_registry.operations.explain import Explanation, explain
+from tuning_registry.operations.explain import explain
+from tuning_registry.operations.explained import Explanation
 from tuning_registry.operations.export import Export, ExportOptions, export_table
 from tuning_registry.operations.export_log import ExportRecord, list_exports, remember_export
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest

@@ -151,7 +151,7 @@ def test_usage_errors_exit_2(sqlite_cli: Cli) -> None:
     [
         (("ingest", "missing.json"), "missing.json: cannot be read: No such file or directory"),
         (("ingest", "none*.json"), "none*.json: no file matches"),
-        (("ingest", H200 / "rec.rank0.json", "--rank", "3"), "--rank 3, but the recording says 0"),
+        (("ingest", H200 / "rec.rank0.json", "--rank", "3"), "--rank 3, but the recording states 0"),
         (("winners",), "there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"),
         (("runs", "withdraw", "x"), "there is no registry here yet"),
     ],
@@ -168,17 +168,17 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ingest", H200, "--rank", "1"), "--rank names one recording, but there are 16 files and caches"),
+        (("ingest", H200, "--rank", "1"), "--rank is for one recording, but the paths name 16 files and caches"),
         (("ingest", H200, "--package", "fla"), "--package 'fla': expected NAME=VERSION"),
         (("ingest", H200, "--package", "a=1", "--package", "a=2"), "--package names 'a' twice"),
         (("ingest", H200 / "rec.rank0.json", "--rank", "-1"), "--rank: expected an integer from 0"),
         (("ingest", H200, "--run", ""), "--run: an empty string"),
-        (("export", "--arch", "sm90", "--min-agreement", "2"), "--min-agreement is a share from 0 to 1, found 2.0"),
-        (("export", "--arch", "sm90", "--min-votes", "0"), "--min-votes is at least 1, found 0"),
+        (("export", "--arch", "sm90", "--min-agreement", "2"), "--min-agreement 2.0: expected a share from 0 to 1"),
+        (("export", "--arch", "sm90", "--min-votes", "0"), "--min-votes 0: expected at least 1"),
         (("winners", "--db", "mysql://h/d"), "mysql is not supported"),
         (("winners", "--db", ""), "--db is empty"),
         (("ingest", H200, "--db", ":memory:"), "a database in memory would be lost when this command ends"),
-        (("winners", "--db", "host=h password=SECRET"), "keyword=value is no database URL"),
+        (("winners", "--db", "host=h password=SECRET"), "keyword=value is not a database URL"),
         (("winners", "--db", "sqlite:///x.db?mode=ro"), "takes no options after ?"),
         (("winners", "--kernel", ""), "--kernel is empty"),
         (("winners", "--kernel", "a\0"), "--kernel: a NUL character"),
@@ -362,7 +362,10 @@ def test_merge_of_several_archs_and_of_nameless_files(sqlite_cli: Cli, tmp_path:
     for name, arch in (("a", "sm90"), ("b", "sm90"), ("c", "sm103")):
         write_recording(tmp_path / f"{name}.json", {arch: {"k": {"M=1": A}}})
     result = sqlite_cli("merge", tmp_path, "-o", "-")
-    assert (result.exit_code, "hold votes on sm103, sm90; choose with --arch" in result.stderr) == (1, True)
+    assert (result.exit_code, "hold votes on sm103, sm90; choose an architecture with --arch" in result.stderr) == (
+        1,
+        True,
+    )
     result = sqlite_cli("merge", tmp_path, "--arch", "sm90", "-o", "-")
     assert json.loads(result.stdout)["tuning_registry"]["weakest_agreement"] == [2, 2]
 
@@ -415,7 +418,7 @@ def test_check_finds_what_is_wrong(cli: Cli, store: Any, tmp_path: Path) -> None
     result = cli("db", "check")
     assert result.exit_code == 1
     assert "problem: view counted_votes is missing" in result.stderr
-    assert "problem: 1 votes name a row of recordings that is not there" in result.stderr
+    assert "problem: 1 votes name a missing row of recordings" in result.stderr
 
 
 def test_rank_lists_stay_short(sqlite_cli: Cli, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_recorder_records_and_can_neither_read_nor_change_votes(roles: dict[st
     refuse(roles["recorder"], "CREATE TABLE mine (x int)")
     refuse(roles["recorder"], "DROP TABLE votes")
     other = read_recording(write_recording(tmp_path / "x.json", json.dumps(document(0, source="elsewhere"))))
-    with pytest.raises(ConflictError, match="is there already"):
+    with pytest.raises(ConflictError, match="is already in the database"):
         open_sink(roles["recorder"]).write(other)
 
 
@@ -105,7 +105,7 @@ def test_a_reader_reads_everything_and_writes_the_log_of_exports_only(roles: dic
     refuse(roles["reader"], "UPDATE exports SET exported_by = 'me'")
     for words in (*WRITING[:-1], ("ingest", *write_ranks(tmp_path, [B]), "--run", "more")):
         done = run("--db", roles["reader"], *words)
-        assert (done.exit_code, "this role lacks the right" in done.stderr) == (1, True), (words, done.stderr)
+        assert (done.exit_code, "this role lacks a privilege" in done.stderr) == (1, True), (words, done.stderr)
     refuse(roles["reader"], "CREATE TABLE mine (x int)")
 
 

@@ -56,7 +56,7 @@ def test_a_disk_that_fills_up_during_an_ingest(
     big = many_keys(tmp_path / "big.rank0.json", 2000)
     with monkeypatch.context() as patch:
         limit_pages(patch, more)
-        assert error_of(cli("ingest", big)).endswith("/registry.db: the disk is full; nothing of this was kept")
+        assert error_of(cli("ingest", big)).endswith("/registry.db: the disk is full; nothing was written")
     assert votes_in(database) == 1
     assert cli("ingest", big).exit_code == 0
     assert votes_in(database) == 2001

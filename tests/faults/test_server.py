@@ -90,14 +90,14 @@ def weak(database: str) -> Iterator[str]:
 def test_a_role_without_rights(cli: Cli, weak: str, words: tuple[str, ...]) -> None:
     assert cli("ingest", H200, "--run", "demo").exit_code == 0
     result = CliRunner().invoke(app, ["--db", weak, *map(str, words)])
-    assert "this role lacks the right: permission denied for table" in error_of(result)
+    assert "this role lacks a privilege: permission denied for table" in error_of(result)
     assert_no_secret(result)
 
 
 @on_postgres
 def test_a_role_that_may_not_create(weak: str) -> None:
     result = CliRunner().invoke(app, ["--db", weak, "ingest", str(H200)])
-    assert "this role lacks the right: permission denied for schema public" in error_of(result)
+    assert "this role lacks a privilege: permission denied for schema public" in error_of(result)
 
 
 @on_postgres
@@ -109,7 +109,7 @@ def test_a_role_that_may_only_read(database: str, cli: Cli, weak: str, tmp_path:
     table = CliRunner().invoke(app, ["--db", weak, "export", "--arch", "sm90"])
     assert table.stdout == cli("export", "--arch", "sm90").stdout
     result = CliRunner().invoke(app, ["--db", weak, "ingest", *map(str, write_ranks(tmp_path, [A]))])
-    assert "this role lacks the right" in error_of(result)
+    assert "this role lacks a privilege" in error_of(result)
     assert votes_in(database) == 360
 
 

@@ -44,7 +44,9 @@ def test_the_real_recordings() -> None:
 # What ranks write: known architectures, and names and configs of every kind.
 archs = st.sampled_from(["sm90", "sm103", "gfx942"])
 names = st.sampled_from(["k", "pkg.k", "M=1", "M=True", "*", "}, [1, 2, 3]"]) | texts.filter(bool)
-milliseconds = st.floats(0, 1e6) | st.integers(0, 5) | st.integers(0, 10**25) | st.sampled_from([float("inf"), -0.0])
+milliseconds = (
+    st.floats(0, 1e6) | st.integers(0, 5) | st.integers(0, 10**25) | st.sampled_from([float("inf"), -0.0, -1.5])
+)
 times = st.none() | st.just((None,) * 3) | st.tuples(*[milliseconds] * 3)
 timed = st.lists(st.tuples(configs, times), max_size=3, unique_by=lambda pair: json.dumps(pair[0], sort_keys=True))
 
@@ -80,7 +82,7 @@ def test_the_fast_reader_never_differs_from_the_strict_one() -> None:
 
     compare()
     assert len(fast) > 50
-    assert fast.count(True) > len(fast) / 2  # most cases are worth their name: both readers have read them
+    assert fast.count(True) > len(fast) / 2  # otherwise the comparison says little
 
 
 DAMAGE = [b"", b'"', b":", b"}", b"{", b"]", b"[", b"1", b"-", b"\\", b"\x00", b",", b"NaN", b"Infinity", b"null"]
@@ -121,9 +123,9 @@ def test_a_damaged_file_is_refused_or_read_alike(
         (f"[{C2}, [1, 2]], [{C1}, [4, 5, 6, 7]]", False),
         (f"[{C2}, [1, 2, 3], 4]", False),
         (f"[{C2}]", False),
-        (f"[{C2}, [1, 2, -3]]", False),
-        (f"[{C2}, [null, 2, -3]]", False),
-        (f"[{C2}, [1, Infinity, -3]]", False),
+        (f"[{C2}, [1, 2, -3]], [{C1}, [4, 5, 6]]", True),
+        (f"[{C2}, [null, 2, -3]]", True),
+        (f"[{C2}, [1, Infinity, -3]]", True),
         (f"[{C2}, [1, -Infinity, 3]]", False),
         (f"[{C2}, [1, NaN, 3]]", False),
         (f"[{C2}, [true, 1, 1]]", False),

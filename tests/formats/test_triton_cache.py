@@ -16,7 +16,7 @@ from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FileError, RecordingError, UsageError
 from tuning_registry.formats.triton_cache import group_by_cache, read_cache
 from tuning_registry.model.canonical import config_text
-from tuning_registry.model.records import Recording
+from tuning_registry.model.records import Observation, Recording
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
 from tuning_registry.operations.runs import list_runs
@@ -156,12 +156,12 @@ def test_of_two_results_on_one_key_the_last_written_counts(tmp_path: Path) -> No
     ("document", "message"),
     [
         ("{", "cut off"),
-        ("[]", "expected what Triton writes, key and configs_timings; found an array"),
+        ("[]", "expected an autotune result of Triton, key and configs_timings; found an array"),
         ('{"key": 1, "configs_timings": []}', "at key: expected an array of values and dtypes"),
-        ('{"key": [{}], "configs_timings": []}', "at key: an object, which no key value is"),
+        ('{"key": [{}], "configs_timings": []}', "at key: an object cannot be the value of a key"),
         ('{"key": [1], "configs_timings": {}}', "at configs_timings: expected an array"),
         ('{"key": ["a\\u0000"], "configs_timings": []}', "at key: a NUL"),
-        ('{"key": [%s], "configs_timings": []}' % ("9" * 5000), "at key: a long integer, which no key value is"),
+        ('{"key": [%s], "configs_timings": []}' % ("9" * 5000), "at key: a long integer cannot be the value of a key"),
         ('{"key": [[%s]], "configs_timings": []}' % ("9" * 5000), "at key: a long integer"),
         ('{"key": [%s], "configs_timings": []}' % ("[" * 700 + "]" * 700), "at key: nested more than 32 levels"),
         (
@@ -183,7 +183,8 @@ def test_folders_hold_caches_beside_recordings(store: Store, tmp_path: Path) -> 
     shutil.copytree(WHOLE, tmp_path / "node1" / "cache")
     write_recording(tmp_path / "rec.rank0.json", {"sm90": {"k": {"M=1": A}}})
     with pytest.raises(
-        ConflictError, match=r"a recording of no rank of run 'cache@\w+' holds the same votes or timings: probably"
+        ConflictError,
+        match=r"a recording of unknown rank of run 'cache@\w+' holds the same votes or timings: it is probably",
     ):
         take(store, tmp_path, run=None)
     copied = next((tmp_path / "node1").rglob("*.autotune.json"))
@@ -192,7 +193,7 @@ def test_folders_hold_caches_beside_recordings(store: Store, tmp_path: Path) -> 
     copied.write_text(json.dumps(document))  # as another node has measured it
     report = take(store, tmp_path, run=None)
     assert (report.new, report.votes, report.observations) == (3, 1, 14)
-    with pytest.raises(UsageError, match="--rank names one recording, but there are 3"):
+    with pytest.raises(UsageError, match="--rank is for one recording, but the paths name 3"):
         take(store, tmp_path, rank=0)
     with pytest.raises(UsageError, match="--arch is for Triton cache folders"):
         take(store, tmp_path / "rec.rank0.json", arch="sm90")
@@ -208,7 +209,9 @@ def test_a_cache_without_results_says_how_to_get_some(tmp_path: Path) -> None:
     shutil.copytree(WHOLE, tmp_path / "cache", ignore=shutil.ignore_patterns("*.autotune.json"))
     done = run_registry("--db", tmp_path / "r.db", "ingest", tmp_path / "cache")
     assert done.returncode == 1
-    assert "a Triton cache without autotune results; Triton keeps them under TRITON_CACHE_AUTOTUNING=1" in done.stderr
+    assert (
+        "a Triton cache without autotune results; Triton stores them if TRITON_CACHE_AUTOTUNING=1 is set" in done.stderr
+    )
 
 
 def test_the_command_says_that_a_caches_winners_do_not_vote(cli: Cli) -> None:
@@ -225,3 +228,45 @@ def test_a_missing_cache_file_is_named(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(FileError, match="k.autotune.json: cannot be read"):
         read_cache(cache, arch="sm90", triton="3.6.0", votes=True)
+
+
+@pytest.mark.parametrize("time", [[-0.5, 1, 1], [0.0, 0.0, 0.0], [float("nan")] * 3, -1.0])
+def test_a_winner_with_an_impossible_time_is_observed_and_the_rest_stays(tmp_path: Path, time: Any) -> None:
+    write_result(tmp_path, [1], [[A, time], [B, [2.0, 1.9, 2.1]]])
+    write_result(tmp_path, [2], [[A, [1.0, 0.9, 1.1]], [B, [2.0, 1.9, 2.1]]], hashed="B" * 52)
+    recording = read(tmp_path, arch="sm90", triton="3.6.0")
+    assert recording.votes == {"sm90": {"k": {"?=2": config_text(A)}}}
+    assert recording.observations == {"sm90": {"k": {"?=1": Observation(config_text(A), "impossible time")}}}
+    timings = recording.timings["sm90"]["k"]["?=1"]
+    assert {row.config: row.median_ms for row in timings} == {config_text(A): None, config_text(B): 2.0}
+
+
+def test_an_impossible_time_of_another_candidate_does_not_matter(tmp_path: Path) -> None:
+    write_result(tmp_path, [1], [[A, [2.0, -1.9, 2.1]], [B, [1.0, 0.9, 1.1]]])
+    recording = read(tmp_path, arch="sm90", triton="3.6.0")
+    assert recording.votes == {"sm90": {"k": {"?=1": config_text(B)}}}
+    assert [row.median_ms for row in recording.timings["sm90"]["k"]["?=1"] if row.config == config_text(A)] == [None]
+
+
+def test_what_a_killed_process_leaves_is_not_entered(tmp_path: Path, store: Store) -> None:
+    shutil.copytree(WHOLE, tmp_path / "cache")
+    cut = tmp_path / "cache" / "tmp.pid_4711_ab" / "row_sum.autotune.json"
+    write_recording(cut, '{"key": [1], "configs_tim')
+    report = take(store, tmp_path / "cache", run="job", rank=0)
+    assert (report.votes, report.skipped) == (7, [])
+
+
+def test_keep_going_skips_the_file_and_not_the_cache(tmp_path: Path, store: Store) -> None:
+    shutil.copytree(WHOLE, tmp_path / "cache")
+    empty = write_recording(tmp_path / "cache" / ("D" * 52) / "row_sum.autotune.json", "")
+    with pytest.raises(RecordingError, match="the file is empty"):
+        take(store, tmp_path / "cache", run="job", rank=0)
+    report = take(store, tmp_path / "cache", run="job", rank=0, keep_going=True)
+    assert report.votes == 7
+    assert [str(error).partition(": ")[0] for error in report.skipped] == [str(empty)]
+
+
+def test_keep_going_reports_a_cache_without_a_readable_file_once(tmp_path: Path, store: Store) -> None:
+    write_recording(tmp_path / ("D" * 52) / "row_sum.autotune.json", "")
+    report = take(store, tmp_path, run="job", rank=0, arch="sm90", triton="3.6.0", keep_going=True)
+    assert (report.new, len(report.skipped)) == (0, 1)

@@ -25,8 +25,16 @@ texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
 configs = st.fixed_dictionaries(
-    {"kwargs": st.dictionaries(texts, values, max_size=4), "num_warps": st.integers(), "num_stages": st.integers()},
-    optional={"num_ctas": st.integers(), "maxnreg": st.none() | st.integers(), "ir_override": st.none() | texts},
+    {
+        "kwargs": st.dictionaries(texts, values, max_size=4),
+        "num_warps": st.none() | st.integers(1, 64),
+        "num_stages": st.none() | st.integers(0, 64),
+    },
+    optional={
+        "num_ctas": st.integers(1, 32),
+        "maxnreg": st.none() | st.integers(1, 1024),
+        "ir_override": st.none() | texts,
+    },
 )
 
 
@@ -79,9 +87,9 @@ def test_required_fields_have_no_default(field: str) -> None:
 @pytest.mark.parametrize(
     ("change", "path", "message"),
     [
-        ({"num_warps": True}, "num_warps", "expected an integer, found true"),
-        ({"num_warps": 4.0}, "num_warps", "expected an integer, found the number 4.0"),
-        ({"num_stages": None}, "num_stages", "expected an integer, found null"),
+        ({"num_warps": True}, "num_warps", "expected an integer or null, found true"),
+        ({"num_warps": 4.0}, "num_warps", "expected an integer or null, found the number 4.0"),
+        ({"num_ctas": None}, "num_ctas", "expected an integer, found null"),
         ({"num_ctas": "1"}, "num_ctas", "expected an integer, found the string '1'"),
         ({"maxnreg": False}, "maxnreg", "expected an integer or null, found false"),
         ({"ir_override": 7}, "ir_override", "expected a string or null, found the integer 7"),
@@ -103,6 +111,32 @@ def test_what_is_refused_names_its_place(change: dict[str, Any], path: str, mess
         config_text(config(**change))
     assert "/".join(caught.value.path) == path
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "expected"),
+    [
+        ("num_warps", [-4, 0, 65, 2**31, 2**63, 10**5000], "from 1 to 64 or null"),
+        ("num_stages", [-1, 65], "from 0 to 64 or null"),
+        ("num_ctas", [0, -1, 33], "from 1 to 32, found"),
+        ("maxnreg", [0, -5, 1025, 10**5000], "from 1 to 1024 or null"),
+    ],
+)
+def test_launch_options_that_no_gpu_has_are_refused(field: str, values: list[int], expected: str) -> None:
+    for value in values:
+        with pytest.raises(FormatError, match=f"at {field}: expected an integer {expected}"):
+            config_text(config(**{field: value}))
+        stored = dump_json(config(**{field: value}), sort_keys=True)
+        assert parse_config(stored)[field] == value  # a database that holds it can still show it
+
+
+def test_the_ends_of_the_ranges_are_accepted_and_null_is_a_value() -> None:
+    ends: list[dict[str, Any]] = [{"num_warps": n} for n in (1, 64, None)] + [{"num_stages": n} for n in (0, 64, None)]
+    ends += [{"num_ctas": n} for n in (1, 32)] + [{"maxnreg": n} for n in (1, 1024, None)]
+    texts = [config_text(config(**end)) for end in ends]
+    assert [parse_config(text) for text in texts] == [config(**end) for end in ends]
+    assert config_text(config(num_stages=None)) != config_text(config(num_stages=0))
+    assert config_text(config(num_warps=None)) not in {config_text(config(num_warps=n)) for n in range(1, 65)}
 
 
 def test_neutral_fields_of_other_tritons_are_dropped() -> None:

@@ -29,22 +29,36 @@ from tuning_registry.rules.near_keys import differences
         ("sm90", "sm90"),
         ("SM103", "sm103"),
         ("sm_90", "sm90"),
+        ("sm_103a", "sm103"),
+        ("sm_90a", "sm90"),
+        ("SM100f", "sm100"),
+        ("10.0", "sm100"),
+        ("10.3", "sm103"),
+        ("100", "sm100"),
+        ("90a", "sm90"),
+        ("(10,0)", "sm100"),
+        ("(9, 0)", "sm90"),
+        ((10, 0), "sm100"),
+        ((12, 1), "sm121"),
         ("gfx942:sramecc+:xnack-", "gfx942"),
         ("GFX942", "gfx942"),
         ("gfx90a", "gfx90a"),
         ("MI300X", "MI300X"),
         ("weird:name", "weird:name"),
+        ("10.", "10."),
+        ("1000", "1000"),
+        ("7", "7"),
         ("unknown", "unknown"),
     ],
 )
-def test_normal_arch(given_arch: str, normal: str) -> None:
+def test_normal_arch(given_arch: str | tuple[int, int], normal: str) -> None:
     assert normal_arch(given_arch) == normal
     assert normal_arch(normal) == normal
 
 
 def test_known_archs() -> None:
     assert [a for a in ("sm90", "sm90a", "gfx942", "unknown", "MI300X", "", "1") if is_known_arch(a)] == [
-        "sm90", "sm90a", "gfx942", "unknown",
+        "sm90", "gfx942", "unknown",
     ]  # fmt: skip
 
 

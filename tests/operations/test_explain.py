@@ -15,8 +15,8 @@ from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.explain import ExplainedEntry, Explanation
 from tuning_registry.operations.explain import explain as find_explanation
+from tuning_registry.operations.explained import ExplainedEntry, Explanation
 from tuning_registry.operations.ingest.ingest import ingest
 from tuning_registry.operations.overrides import add_override
 from tuning_registry.rules.near_keys import KeyFieldDifference, differences, is_same_key, nearest_keys

@@ -31,7 +31,9 @@ def test_thresholds_drop_entries_and_say_so(store: Store, tmp_path: Path) -> Non
 
 def test_an_arch_nobody_recorded_is_refused(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path, [A]))
-    with pytest.raises(SelectionError, match="no counting recording has votes on sm999; recorded archs: sm90"):
+    with pytest.raises(
+        SelectionError, match="no recording that counts has votes on sm999; recorded architectures: sm90"
+    ):
         export_table(store, Selection(arch="sm999"))
 
 

@@ -149,5 +149,7 @@ def test_package_versions_make_groups_of_the_kernels_they_own(store: Store, tmp_
         e.kernel: e.votes for e in find_winners(store, Selection(kernel="fla.ops.k", packages={"fla-core": "none"}))
     }
     assert votes == {"fla.ops.k": 1}
-    with pytest.raises(SelectionError, match="no recorded kernel belongs to a package 'nope'; .*fla-core, mamba-ssm"):
+    with pytest.raises(
+        SelectionError, match="--package nope: no recorded kernel belongs to this package; .*fla-core, mamba-ssm"
+    ):
         find_winners(store, Selection(packages={"nope": "1"}))

@@ -1,126 +1,26 @@
-"""What timings say, against brute force: gaps, costs, policies; as functions and out of the database."""
+"""What timings say about configs, against brute force."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import statistics
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import H200, Cli, config, write_recording
-from tests.helpers import take
-from tuning_registry.db.store import Store
-from tuning_registry.model.canonical import config_text
-from tuning_registry.model.selection import Selection
-from tuning_registry.operations.costs import find_costs
+from tuning_registry.errors import UsageError
 from tuning_registry.rules.evidence import (
     Policy,
     compare,
     elect,
     generalize,
     median_of_medians,
+    slowdown_of_fleet,
     worst_slowdowns,
 )
-
-A, B, C = config(B=1), config(B=2), config(B=3)
-
-
-def independent_costs() -> dict[tuple[str, str], tuple[float, list[tuple[int, float, float, float]]]]:
-    """`{(kernel, key): (cost, [(votes, gap, noise, cost) of each dissenting config])}` of the real ranks, in percent."""
-    ranks = [json.loads((H200 / f"rec.rank{rank}.json").read_text())["sm90"] for rank in range(8)]
-    timed = [json.loads((H200 / f"timings.rank{rank}.json").read_text())["sm90"] for rank in range(8)]
-    found = {}
-    for kernel, keys in ranks[0].items():
-        for key in keys:
-            chosen = [config_text(rank[kernel][key]) for rank in ranks]
-            counted = Counter(chosen)
-            if len(counted) == 1:
-                continue
-            times = [{config_text(c): t for c, t in rank[kernel][key]} for rank in timed]
-            winner = min(counted, key=lambda text: (-counted[text], text))
-            lost = [times[r][winner][0] / times[r][own][0] - 1 for r, own in enumerate(chosen) if own != winner]
-            rows = []
-            for text in counted.keys() - {winner}:
-                gaps = [t[text][0] / t[winner][0] - 1 for t in times]
-                noise = [sum(t[c][2] - t[c][1] for c in (winner, text)) / 2 / t[winner][0] for t in times]
-                costs = [t[winner][0] / t[text][0] - 1 for t, own in zip(times, chosen, strict=True) if own == text]
-                rows.append((counted[text], *(100 * statistics.median(x) for x in (gaps, noise, costs))))
-            found[kernel, key] = (100 * statistics.mean(lost), sorted(rows))
-    return found
-
-
-def test_the_cost_of_real_disagreements_is_what_an_independent_script_finds(store: Store) -> None:
-    take(store, H200)
-    costed, total = find_costs(store, Selection())
-    expected = independent_costs()
-    assert (len(costed), total, len(expected)) == (12, 45, 12)
-    for found in costed:
-        cost, rows = expected[found.entry.kernel, found.entry.key]
-        assert found.dissenters is not None
-        assert found.dissenters.percent == pytest.approx(cost)
-        mine = []
-        for choice, gap in zip(found.entry.choices[1:], found.gaps, strict=True):
-            assert gap is not None
-            assert gap.ranks == 8
-            assert gap.winner_slower_percent is not None
-            mine.append((choice.count, gap.slower_percent, gap.noise_percent, gap.winner_slower_percent))
-        assert sorted(mine) == [pytest.approx(row) for row in rows]
-    percents = [found.dissenters.percent for found in costed if found.dissenters]
-    assert percents == sorted(percents, reverse=True)
-    conflicts = [found.entry.kernel.rpartition(".")[2] for found in costed if found.verdict == "conflict"]
-    assert conflicts == ["_chunk_cumsum_bwd_kernel", "_chunk_cumsum_fwd_kernel", "_chunk_cumsum_fwd_kernel"]
-    assert {found.verdict for found in costed[3:]} == {"near-tie"}
-
-
-def write_rank(folder: Path, rank: int, chosen: Any, timed: list[tuple[Any, Any]], key: str = "M=1") -> None:
-    write_recording(folder / f"rec.rank{rank}.json", {"sm90": {"k": {key: chosen}}})
-    write_recording(folder / f"timings.rank{rank}.json", json.dumps({"sm90": {"k": {key: timed}}}))
-
-
-def three_times(median: float) -> list[float]:
-    return [median, median * 0.99, median * 1.01]
-
-
-def test_a_winner_that_fails_where_others_were_chosen_is_a_conflict(store: Store, tmp_path: Path) -> None:
-    for rank in range(3):
-        write_rank(tmp_path, rank, A, [(A, three_times(1.0)), (B, three_times(1.001))])
-    write_rank(tmp_path, 3, B, [(A, None), (B, three_times(1.0))])
-    take(store, tmp_path)
-    (found,), _ = find_costs(store, Selection())
-    assert (found.verdict, found.failed, found.dissenters) == ("conflict", 1, None)
-    assert found.gaps[0] is not None
-    assert found.gaps[0].is_within_noise
-
-
-def test_without_timings_a_disagreement_is_shown_all_the_same(cli: Cli, tmp_path: Path) -> None:
-    for rank, chosen in enumerate((A, A, B)):
-        write_recording(tmp_path / f"rec.rank{rank}.json", {"sm90": {"k": {"M=1": chosen}}})
-    assert cli("ingest", tmp_path).exit_code == 0
-    done = cli("disagreements", "--cost", "--format", "json")
-    (entry,) = json.loads(done.stdout)
-    assert (entry["verdict"], entry["winner_slower_for_dissenters_percent"]) == ("not timed", None)
-    assert entry["choices"][1]["slower_than_winner_percent"] is None
-    assert "1 of 1 entry disagrees: 0 conflicts beyond the timing noise" in done.stderr
-    assert "no rank timed it together with the elected config" in cli("disagreements", "--cost").stdout
-
-
-def test_withdrawn_runs_and_other_versions_lend_no_timings(store: Store, tmp_path: Path) -> None:
-    write_rank(tmp_path / "1", 0, A, [(A, three_times(1.0)), (B, three_times(2.0))])
-    write_rank(tmp_path / "1", 1, B, [(A, three_times(1.0)), (B, three_times(2.0))])
-    write_rank(tmp_path / "2", 0, A, [(A, three_times(5.0)), (B, three_times(1.0))])
-    take(store, tmp_path / "1", run="one", triton="3.6.0")
-    take(store, tmp_path / "2", run="two", triton="3.7.0")
-    (found,), _ = find_costs(store, Selection())
-    assert found.gaps[0] is not None
-    assert (round(found.gaps[0].slower_percent), found.gaps[0].ranks) == (100, 2)
-
 
 times = st.none() | st.sampled_from([0.5, 1.0, 1.5, 2.0, 4.0]).map(lambda m: (m, m * 0.9, m * 1.1))
 measured = st.dictionaries(st.sampled_from("abcd"), st.dictionaries(st.integers(0, 3), times, min_size=1), min_size=1)
@@ -202,8 +102,34 @@ def test_ranks_that_did_not_time_both_are_left_out_of_a_gap() -> None:
     assert compare({0: (0.0, 0.0, 0.0)}, {0: two}, {0}) is None
 
 
-def test_entries_without_timings_are_counted_not_called_harmless(cli: Cli) -> None:
-    cli("ingest", *sorted(H200.glob("rec.*")), "--run", "demo")
-    assert cli("disagreements", "--cost").stderr.splitlines()[-1].endswith(
-        ": 0 conflicts beyond the timing noise, 12 not timed"
-    )  # fmt: skip
+def test_the_fleet_compares_medians_and_a_gap_the_median_of_ratios() -> None:
+    """The winner is bimodal: fast on a third of the ranks, slow on the others, but never much slower on the same rank."""
+    times = {
+        "winner": {rank: (1.0 if rank < 4 else 2.0,) * 3 for rank in range(10)},
+        "other": {rank: (1.25 if rank in {7, 8, 9} else 1.0 if rank < 2 else 1.9,) * 3 for rank in range(10)},
+    }
+    gap = compare(times["winner"], times["other"], {7, 8, 9})
+    assert gap is not None
+    assert gap.slower_percent == pytest.approx(-5.0)
+    fastest, slowdown = slowdown_of_fleet("winner", times) or ("", None)
+    assert slowdown is not None
+    assert (fastest, slowdown.ranks, slowdown.is_within_noise) == ("other", 10, False)
+    medians = [statistics.median(t[0] for t in by_rank.values()) for by_rank in times.values()]
+    assert slowdown.percent == pytest.approx(100 * (medians[0] / medians[1] - 1))
+
+
+def test_a_winner_that_nobody_timed_or_that_is_the_fastest() -> None:
+    one = {0: (1.0, 1.0, 1.0)}
+    assert slowdown_of_fleet("a", {"b": one}) is None
+    assert slowdown_of_fleet("a", {}) is None
+    fastest, slowdown = slowdown_of_fleet("b", {"a": one, "b": one}) or ("", None)
+    assert slowdown is not None
+    assert (fastest, slowdown.percent) == ("b", 0.0)
+    _, failed = slowdown_of_fleet("a", {"a": {0: None}, "b": one}) or ("", None)
+    assert failed is not None
+    assert (failed.percent, failed.noise_percent, failed.is_within_noise) == (math.inf, None, False)
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown policy 'best'; expected majority, fastest, minimax"):
+        Policy("best")

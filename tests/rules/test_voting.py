@@ -12,48 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import H200, config, empty_database, version_1, write_ranks, write_recording
-from tuning_registry import count_votes, disagreement_report, disagreements, merge_records, merge_votes
+from tests.conftest import config, empty_database, version_1, write_recording
+from tuning_registry import count_votes, disagreements, merge_votes
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY, parse_url
-from tuning_registry.errors import FileError, RecordingError
+from tuning_registry.errors import RecordingError
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
 from tuning_registry.operations.votes import find_disagreements
-
-
-def test_the_real_recordings() -> None:
-    votes = count_votes(str(H200 / "rec.rank*.json"))
-    splits = disagreements(votes)
-    assert len(splits) == 12
-    assert merge_records(sorted(H200.glob("*.json"))) == merge_votes(votes)
-    bwd = [s for s in splits if s.kernel.endswith("_chunk_cumsum_bwd_kernel") and "chunk_size=128" in s.key]
-    assert [count for _, count in bwd[0].votes] == [4, 2, 1, 1]
-
-
-def test_report_text(tmp_path: Path) -> None:
-    paths = write_ranks(tmp_path, [config(B=16), config(B=8), config(B=8), config(B=16)])
-    assert disagreement_report(paths) == (
-        "1 of 1 entries disagree\n"
-        "sm90 k M=1 (tie)\n"
-        f"     2 x {config_text(config(B=16))}\n"
-        f"     2 x {config_text(config(B=8))}\n"
-    )
-
-
-def test_paths_are_files_and_patterns(tmp_path: Path) -> None:
-    write_ranks(tmp_path, [config()] * 3)
-    assert count_votes(tmp_path / "rec.rank0.json")["sm90"]["k"]["M=1"].total() == 1
-    assert count_votes([tmp_path / "rec.rank*.json"])["sm90"]["k"]["M=1"].total() == 3
-    odd = write_recording(tmp_path / "rec[1].rank0.json", {"sm90": {"k": {"M=1": config()}}})
-    assert count_votes(odd)["sm90"]["k"]["M=1"].total() == 1
-    with pytest.raises(FileError, match="no file matches"):
-        count_votes(tmp_path / "nothing*.json")
-    with pytest.raises(FileError, match="No such file"):
-        count_votes(tmp_path / "nothing.json")
-
+from tuning_registry.rules.voting import rank_votes
 
 # Few names and configs, so that ties, splits and equal spellings are common.
 kernels = st.sampled_from(["k", "pkg.k", "_k"])
@@ -105,7 +74,7 @@ def test_sql_and_functions_elect_alike_whatever_the_order(
             (e.arch, e.kernel, e.key, tuple((c.config, c.count) for c in e.choices))
             for e in find_disagreements(store, selection)[0]
         ]
-        assert found == [(s.arch, s.kernel, s.key, s.votes) for s in splits]
+        assert found == [(*entry, tuple(counted.items())) for entry, counted in splits.items()]
         for arch, table in expected.items():
             if any(table.values()):
                 made = export_table(store, Selection(arch=arch, runs=(run,)))
@@ -123,17 +92,17 @@ def test_one_recording_cannot_vote_twice_on_one_key(tmp_path: Path) -> None:
 def test_what_was_counted_is_not_counted_again(tmp_path: Path) -> None:
     path = write_recording(tmp_path / "a.json", version_1({"sm90": {"k": {"M=1": config()}}}, triton="3.6.0"))
     copy = write_recording(tmp_path / "b.json", path.read_bytes())
-    assert count_votes([path, tmp_path / "*.json", copy])["sm90"]["k"]["M=1"].total() == 1
+    assert count_votes([path, tmp_path / "*.json", copy]) == {("sm90", "k", "M=1"): {config_text(config()): 1}}
     other = write_recording(tmp_path / "c.json", version_1({"sm90": {"k": {"M=1": config(B=1)}}}, triton="3.6.0"))
-    with pytest.raises(RecordingError, match="rank 0 of run 'job-1' is also in"):
+    with pytest.raises(RecordingError, match="rank 0 of run 'job-1' has other votes in"):
         count_votes([path, other])
     newer = version_1({"sm90": {"k": {"M=1": config()}}}, rank=1, triton="3.7.0")
-    with pytest.raises(RecordingError, match=r"Triton 3\.7\.0, but others are of 3\.6\.0"):
+    with pytest.raises(
+        RecordingError, match=r"recorded with Triton 3\.7\.0, .* with 3\.6\.0; votes of two versions do not mix"
+    ):
         count_votes([path, write_recording(tmp_path / "d.json", newer)])
 
 
 def test_ties_compare_bytes_not_numbers() -> None:
     texts = [config_text(config(B=block)) for block in (8, 16, 128)]
-    (split,) = disagreements({"sm90": {"k": {"M=1": Counter(texts)}}})
-    assert [json.loads(text)["kwargs"]["B"] for text, _ in split.votes] == [128, 16, 8]
-    assert split.is_tie
+    assert [json.loads(text)["kwargs"]["B"] for text, _ in rank_votes(Counter(texts))] == [128, 16, 8]

@@ -201,4 +201,4 @@ def test_a_table_folder_without_the_architecture_is_said_aloud(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     load("sm77", tmp_path)
-    assert f"{tmp_path} holds no sm77.json; looking further" in caplog.text
+    assert f"{tmp_path} has no sm77.json; searching further" in caplog.text

@@ -24,7 +24,7 @@ from tuning_registry.wording import count_of
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
     from tuning_registry.operations.election.tally import EntryVotes
-    from tuning_registry.operations.explain import Explanation
+    from tuning_registry.operations.explained import Explanation
 
 
 @command(

@@ -29,13 +29,13 @@ from tuning_registry.model.names import lookup_key, top_module
 from tuning_registry.model.packages import module_owners
 from tuning_registry.model.records import ByEntry, Header, Recording, TimedCandidates
 
-# What a recording may hold; each kind has an identity of its own, and may arrive in a file of its own.
+# What a recording may hold. Each kind has its own digest, and may arrive in its own file.
 KINDS = ("votes", "observations", "timings")
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a recording says of its software; equal ones share a row."""
+    """The software that a recording states; equal ones share a row."""
 
     triton: str
     packages: str
@@ -52,11 +52,11 @@ class Pending:
     """One recording of a batch.
 
     Attributes:
-        file: Where it was read.
+        file: The file that it was read from.
         header: Final header: run and rank are set.
-        is_named: Whether the run's name was given rather than derived from the folder.
-        digests: Identity of what it holds, by kind, whatever the spelling of the file; kinds that it does not
-            hold are left out.
+        is_named: Whether the run's name was given, not derived from the folder.
+        digests: Digest of the content, by kind, independent of how the file spells it. A kind that the recording does
+            not hold is absent.
         environment: Its software.
         vote_counts: Number of votes by architecture.
         timing_count: Number of candidates' timings.
@@ -74,14 +74,14 @@ class Pending:
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Run and rank (NO_RANK: a recording of none)."""
+        """Run and rank; NO_RANK if the rank is unknown."""
         assert self.header.run is not None
         return self.header.run, NO_RANK if self.header.rank is None else self.header.rank
 
 
 @dataclass(frozen=True, slots=True)
 class TimedEntry:
-    """The timings of one entry's candidates, in columns: 24 bytes a candidate and recording.
+    """The timings of one entry's candidates, in columns: 24 bytes per candidate and recording.
 
     Attributes:
         configs: Numbers of the candidates.
@@ -89,7 +89,7 @@ class TimedEntry:
         of_set: Positions in `Batch.pending` of the recordings that chose from this set of candidates.
         fingerprint: Of the set.
         positions: Positions in `Batch.pending` of the recordings that timed exactly these.
-        times_ms: For each of them, for each candidate: median, 20th and 80th percentile; NaN when it failed.
+        times_ms: For each of them, for each candidate: median, 20th and 80th percentile; NaN if it failed.
     """
 
     configs: tuple[int, ...]
@@ -110,8 +110,7 @@ class TimedEntry:
 class Batch:
     """What one ingest will write. Entries and configs are numbered in order of appearance.
 
-    A vote costs four bytes here, so that ten thousand recordings fit in memory before the write lock is
-    taken, and the lock is held for the writing only.
+    A vote takes four bytes, so that ten thousand recordings fit in memory and the write lock is held only to write.
     """
 
     pending: list[Pending] = field(default_factory=list)
@@ -124,7 +123,7 @@ class Batch:
     timings: dict[tuple[int, tuple[str, ...]], TimedEntry] = field(default_factory=dict)
     # (entry, fingerprint) -> positions in `pending`
     candidate_sets: dict[tuple[int, str], array[int]] = field(default_factory=lambda: defaultdict(lambda: array("i")))
-    # Which distribution, in which version, owns each top-level module
+    # distribution and version that own each top-level module
     owners: dict[Environment, dict[str, tuple[str, str]]] = field(default_factory=dict)
     _entry_ids: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     _shape_ids: dict[tuple[str, str, str], int] = field(default_factory=dict)
@@ -237,7 +236,7 @@ class Batch:
                 check_twin_keys(file, arch, kernel, keys)
 
     def _add_observations(self, position: int, recording: Recording) -> str:
-        """Take the observations in; their digest, empty when there are none."""
+        """Add the observations; their digest, empty if there are none."""
         parts = []
         for arch, kernels in recording.observations.items():
             for kernel, entries in kernels.items():
@@ -248,15 +247,13 @@ class Batch:
         return text_digest("\n".join(sorted(parts))) if parts else ""
 
     def _timed_entries(self, recording: Recording) -> list[tuple[int, TimedCandidates, str | None]]:
-        """Every timed entry with its candidates and the fingerprint that is stated besides."""
+        """Every timed entry with its candidates and the fingerprint that the recording also states."""
         found: list[tuple[int, TimedCandidates, str | None]] = []
         for arch, kernels in recording.timings.items():
             for kernel, entries in kernels.items():
-                known = self._entries_of(arch, kernel)
                 stated = recording.candidate_sets.get(arch, {}).get(kernel, {})
                 for key, timed in entries.items():
-                    entry = known[key] if key in known else self._new_entry(arch, kernel, key)
-                    found.append((entry, timed, stated.get(key)))
+                    found.append((self._entry(arch, kernel, key), timed, stated.get(key)))
         self._refuse_twin_keys(recording.file, recording.timings, [entry for entry, _, _ in found])
         return found
 
@@ -279,7 +276,7 @@ class Batch:
         return _joint_digest(parts) if parts else ""
 
     def _other_sets(self, recording: Recording) -> Iterator[tuple[int, str]]:
-        """Entries with the fingerprint of their candidates, where these are not exactly the ones that were timed."""
+        """Entries whose candidates are not exactly the timed ones, with the fingerprint of the candidates."""
         for arch, sets in recording.candidate_sets.items():
             for kernel, fingerprints in sets.items():
                 timed = recording.timings.get(arch, {}).get(kernel, {})

@@ -1,4 +1,4 @@
-"""Is this database fit for use: integrity, revision, schema as declared?"""
+"""Checking a database: integrity, revision, tables and columns as declared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tuning_registry.errors import DatabaseError
 
 
 def find_problems(store: Store) -> list[str]:
-    """What is wrong with the database, one line each; empty when nothing is.
+    """What is wrong with the database, one line per problem.
 
     Raises:
         DatabaseError: It cannot be opened at all.
@@ -25,7 +25,7 @@ def find_problems(store: Store) -> list[str]:
 
 
 def _drift(connection: sa.Connection) -> list[str]:
-    """Tables and columns that are not as declared."""
+    """Tables and columns that differ from the declared schema."""
     found = sa.inspect(connection)
     problems = []
     for table in schema.metadata.sorted_tables:
@@ -41,7 +41,7 @@ def _drift(connection: sa.Connection) -> list[str]:
 
 
 def _orphans(connection: sa.Connection) -> list[str]:
-    """Votes that name a row which is not there (the votes table has no foreign keys)."""
+    """Votes that name a missing row, since the votes table has no foreign keys."""
     problems = []
     for column, table in (
         (schema.votes.c.entry_id, schema.entries),
@@ -52,5 +52,5 @@ def _orphans(connection: sa.Connection) -> list[str]:
             sa.select(sa.func.count()).select_from(schema.votes).where(column.not_in(sa.select(table.c.id)))
         ).scalar_one()
         if lost:
-            problems.append(f"{lost} votes name a row of {table.name} that is not there")
+            problems.append(f"{lost} votes name a missing row of {table.name}")
     return problems

@@ -1,10 +1,9 @@
-"""Everything in which SQLite and Postgres differ: connecting, locking, bulk insertion, error codes."""
+"""Every difference between SQLite and Postgres: connecting, locking, bulk inserts, error codes."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import logging
 import os
 import sqlite3
 import time
@@ -17,13 +16,13 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
 from tuning_registry.errors import BusyError, DatabaseError, UnreachableError
+from tuning_registry.log import warn
 
-logger = logging.getLogger("tuning_registry")
 LOCK_WAIT_S: Final = 60.0
 _CONNECT_DEFAULTS: Final[dict[str, Any]] = {"connect_timeout": 15, "application_name": "tuning-registry"}
-_SHORTEST_CONNECT_S: Final = 2  # libpq takes a shorter time for this one
+_SHORTEST_CONNECT_S: Final = 2  # libpq rounds a shorter timeout up to this
 _ROWS_A_STATEMENT: Final = (
-    100  # SQLite inserts these in half the time of single ones; older ones bind 999 values at most
+    100  # SQLite inserts these in half the time of single rows; old versions bind at most 999 values
 )
 _ADVISORY_LOCK: Final = 0x7475_6E65_7265_6769  # "tuneregi": one writer at a time, in this database only
 _COPY_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -33,12 +32,12 @@ _NETWORK_FILE_SYSTEMS: Final = frozenset(
 
 
 def connect_engine(url: sa.URL, *, writable: bool, wait_s: float | None = None) -> sa.Engine:
-    """An engine on `url`. SQLite connections are autocommit; transactions start by `begin_transaction`.
+    """An engine on `url`. SQLite connections are in autocommit mode; `begin_transaction` starts transactions.
 
     Args:
         url: The database.
         writable: Whether it will be written.
-        wait_s: How long to wait for a lock, and at most for a server; None: `LOCK_WAIT_S`, and the usual time.
+        wait_s: How long to wait for a lock, and at most for a server; None means `LOCK_WAIT_S` and the usual timeout.
 
     Raises:
         DatabaseError: The Postgres driver is not installed.
@@ -75,7 +74,7 @@ def _sqlite_connection(target: str, *, uri: bool = False, wait_s: float | None =
 
 
 def lock_wait_s(wait_s: float | None) -> float:
-    """How long to wait for a lock, where nothing else is asked for."""
+    """How long to wait for a lock: `wait_s`, or the default if it is None."""
     return LOCK_WAIT_S if wait_s is None else wait_s
 
 
@@ -84,13 +83,13 @@ def _open_sqlite(file: Path, writable: bool, wait_s: float | None) -> sqlite3.Co
         return _sqlite_connection(str(file), wait_s=wait_s)
     wal = file.with_name(file.name + "-wal")
     if os.access(file, os.W_OK) and os.access(file.parent, os.W_OK):
-        # Not mode=ro: such a connection could not take away the -wal and -shm files at its end, and left
-        # there under a reader's name they would lock the owner out.
+        # Not mode=ro: such a connection cannot delete the -wal and -shm files when it closes. Left behind under a
+        # reader's name, they would lock the owner out.
         connection = _sqlite_connection(f"{file.as_uri()}?mode=rw", uri=True, wait_s=wait_s)
         connection.execute("PRAGMA query_only = ON")
         return connection
     if not (wal.exists() and wal.stat().st_size):
-        # Nothing is pending, so the file alone is the whole database, and nothing need be made beside it.
+        # Nothing is pending, so the file alone is the whole database, and SQLite need not create files next to it.
         return _sqlite_connection(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
     connection = _sqlite_connection(f"{file.as_uri()}?mode=ro", uri=True)
     try:
@@ -98,8 +97,8 @@ def _open_sqlite(file: Path, writable: bool, wait_s: float | None) -> sqlite3.Co
     except sqlite3.OperationalError:
         connection.close()
         raise DatabaseError(
-            f"sqlite:///{file}: the last changes are still in {wal.name}, which cannot be read from here; let someone "
-            "who may write to it run: registry db upgrade"
+            f"sqlite:///{file}: the last changes are still in {wal.name}, which this user cannot read; ask someone "
+            "with write access to run: registry db upgrade"
         ) from None
     return connection
 
@@ -107,8 +106,8 @@ def _open_sqlite(file: Path, writable: bool, wait_s: float | None) -> sqlite3.Co
 def begin_transaction(connection: sa.Connection, *, writing: bool, wait_s: float | None = None) -> None:
     """Open a transaction: a snapshot to read from, or the one write lock of the database.
 
-    SQLite begins IMMEDIATE, since a read lock cannot be raised under load; Postgres takes an advisory
-    lock, so that two writers never deadlock on the rows they share.
+    SQLite begins IMMEDIATE, since under load a read lock cannot become a write lock. Postgres takes an advisory
+    lock, so that two writers never deadlock on the rows that both need.
     """
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
@@ -121,10 +120,10 @@ def begin_transaction(connection: sa.Connection, *, writing: bool, wait_s: float
 
 
 def prepare_new_sqlite(file: Path) -> None:
-    """Make the folder and put a new file into WAL mode, where a reader never blocks a writer.
+    """Create the folder, and a new file in WAL mode, in which readers never block the writer.
 
-    The mode is stored in the file. Network file systems cannot share the memory it needs: there the
-    file keeps its rollback journal.
+    The file stores the mode. Network file systems cannot share the memory that it needs, so a file there keeps its
+    rollback journal.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     if network_file_system(file.parent):
@@ -136,13 +135,13 @@ def prepare_new_sqlite(file: Path) -> None:
             try:
                 (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 if mode != "wal":
-                    logger.warning(
-                        "sqlite:///%s: no WAL mode here (%s), so readers and the writer wait for each other; keep the file "
-                        "on a local disk, or use Postgres", file, mode,
+                    warn(
+                        "sqlite:///%s: this file system has no WAL mode (%s), so readers and the writer wait for each other; "
+                        "keep the file on a local disk, or use Postgres", file, mode,
                     )  # fmt: skip
                 return
             except sqlite3.OperationalError as error:
-                # Another process is doing the same; SQLite does not wait here by itself.
+                # Another process does the same at this moment. SQLite does not wait by itself here.
                 if _sqlite_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
@@ -151,10 +150,10 @@ def prepare_new_sqlite(file: Path) -> None:
 
 
 def network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
-    """Type of the network file system that holds `folder`; empty for a local one (or where unknown)."""
+    """Type of the network file system that holds `folder`; empty if it is local or unknown."""
     try:
         rows = [line.split() for line in mounts.read_text(errors="replace").splitlines()]
-        place = Path(os.path.realpath(folder))  # unlike `resolve`, takes a loop of links
+        place = Path(os.path.realpath(folder))  # unlike `resolve`, accepts a loop of links
     except OSError:
         return ""
     best, kind = -1, ""
@@ -166,9 +165,9 @@ def network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) 
 
 
 def insert_returning_ids(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> list[int]:
-    """Insert rows and give their ids, in order. The caller holds the write lock.
+    """Insert rows; their ids, in the same order. The caller holds the write lock.
 
-    SQLite's driver inserts one row a statement where ids are asked back; there they are counted up here.
+    To return ids, SQLite's driver would insert one row per statement. There the ids are counted up instead.
     """
     if connection.dialect.name != "sqlite":
         query = sa.insert(table).returning(table.c.id, sort_by_parameter_order=True)
@@ -185,10 +184,10 @@ def insert_unrolled(
     columns: tuple[str, str],
     groups: Sequence[tuple[int, int | str, list[int]]],
 ) -> None:
-    """Insert one row a recording: `(entry id, value, recording ids)`, sorted; `columns` name the first two.
+    """Insert one row per recording of each group `(entry id, value, recording ids)`; `columns` name the first two.
 
-    SQLite unrolls a group inside one statement, Postgres gets all by COPY: both many times faster than a row a
-    recording.
+    Groups are sorted. SQLite unrolls a group inside one statement, and Postgres receives all of them by COPY: both are
+    many times faster than one row per recording.
     """
     if not groups:
         return
@@ -205,8 +204,8 @@ def insert_unrolled(
 def insert_timings(connection: sa.Connection, rows: list[tuple[Any, ...]]) -> None:
     """Insert rows of `timings`, sorted: entry, config and recording id, median, 20th and 80th percentile in ms.
 
-    NaN stands for NULL: SQLite binds it so by itself. A fleet has millions of rows, so they go past
-    SQLAlchemy's own handling, and into Postgres by COPY.
+    NaN means NULL, and SQLite binds it as NULL by itself. A fleet has millions of rows, so they bypass SQLAlchemy, and
+    Postgres receives them by COPY.
     """
     into = "timings (entry_id, config_id, recording_id, median_ms, p20_ms, p80_ms)"
     if connection.dialect.name == "sqlite":
@@ -222,7 +221,7 @@ def insert_timings(connection: sa.Connection, rows: list[tuple[Any, ...]]) -> No
 
 
 def _copy(connection: sa.Connection, into: str, texts: Iterable[str]) -> None:
-    """Send rows to Postgres in COPY's text format: past SQLAlchemy, whose errors it raises nonetheless."""
+    """Send rows to Postgres in COPY's text format. This bypasses SQLAlchemy but raises its errors."""
     driver: Any = connection.connection.driver_connection
     base = connection.dialect.loaded_dbapi.Error
     try:
@@ -239,7 +238,7 @@ def _copy(connection: sa.Connection, into: str, texts: Iterable[str]) -> None:
 
 
 def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None) -> DatabaseError:
-    """Our error for one of the driver's, by its code and never by its text."""
+    """Our error for an error of the driver, by its code and never by its text."""
     where, waited = shown_url(url), f"{lock_wait_s(wait_s):.3g} s"
     original = getattr(error, "orig", None) or error
     if isinstance(original, sqlite3.Error):
@@ -248,34 +247,34 @@ def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None) 
     if state in {"55P03", "40P01", "40001"}:
         return BusyError(f"{where}: another writer held the lock for over {waited}; try again")
     if state == "42501":
-        return DatabaseError(f"{where}: this role lacks the right: {_first_line(original, url)}")
+        return DatabaseError(f"{where}: this role lacks a privilege: {_first_line(original, url)}")
     if getattr(error, "connection_invalidated", False):
         return UnreachableError(f"{where}: the connection was lost: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):
         return UnreachableError(f"{where}: cannot connect: {_first_line(original, url)}")
-    hint = "; registry db check says what is wrong" if state in {"42P01", "42703"} else ""
+    hint = "; run registry db check for details" if state in {"42P01", "42703"} else ""
     return DatabaseError(f"{where}: {_first_line(original, url)}{hint}")
 
 
 def _translate_sqlite(error: sqlite3.Error, where: str, waited: str) -> DatabaseError:
     code = _sqlite_code(error)
-    said = {
+    known = {
         sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup (nothing was changed)",
         sqlite3.SQLITE_NOTADB: "the file is not an SQLite database",
         sqlite3.SQLITE_READONLY: "the database or its folder is read-only",
-        sqlite3.SQLITE_FULL: "the disk is full; nothing of this was kept",
-        sqlite3.SQLITE_CANTOPEN: "the file cannot be opened (is the folder there, and may you write to it?)",
+        sqlite3.SQLITE_FULL: "the disk is full; nothing was written",
+        sqlite3.SQLITE_CANTOPEN: "the file cannot be opened (does the folder exist, and may you write to it?)",
         sqlite3.SQLITE_PROTOCOL: "locking does not work on this file system; use a local disk, or Postgres",
         sqlite3.SQLITE_IOERR: f"the disk failed: {error}",
     }.get(code)
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return BusyError(f"{where}: another process held the lock for over {waited}; try again")
-    hint = "; registry db check says what is wrong" if code == sqlite3.SQLITE_ERROR else ""
-    return DatabaseError(f"{where}: {said or error}{hint}")
+    hint = "; run registry db check for details" if code == sqlite3.SQLITE_ERROR else ""
+    return DatabaseError(f"{where}: {known or error}{hint}")
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:
-    """The primary result code: extended codes keep it in their low byte."""
+    """The primary result code, which is the low byte of an extended code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
@@ -292,7 +291,7 @@ def engine_name(connection: sa.Connection) -> str:
 
 
 def damage(connection: sa.Connection) -> list[str]:
-    """What SQLite's own integrity check finds; Postgres checks its pages as it reads them."""
+    """What SQLite's integrity check finds. Postgres checks its pages as it reads them."""
     if connection.dialect.name != "sqlite":
         return []
     found = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()

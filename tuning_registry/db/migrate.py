@@ -8,23 +8,20 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 
-from tuning_registry.db import schema
-from tuning_registry.db.store import Store, find_revision, refuse_taken_names
-from tuning_registry.db.url import shown_url
-from tuning_registry.errors import SchemaError
+from tuning_registry.db.store import Store, find_revision, refuse_taken_names, refuse_unknown_revision
 
 
 def migrations_folder() -> Path:
-    """The folder of the migrations: inside the installed package, or beside it in a checkout."""
+    """The folder of the migrations: inside the installed package, or next to it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "migrations"
     return inside if inside.is_dir() else package.parent / "migrations"
 
 
 def alembic_config() -> Config:
-    """Alembic's configuration without a file: no logging is set up and no URL is interpolated."""
+    """Alembic's configuration without a file, so that it sets up no logging and interpolates no URL."""
     config = Config()
-    # Alembic reads this option through configparser, to which a percent sign is special.
+    # Alembic reads this option with configparser, which treats percent signs as special.
     config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
     return config
 
@@ -33,11 +30,11 @@ def upgrade_database(store: Store, target: str = "head") -> tuple[str | None, st
     """Bring the schema to `target`, creating it in an empty database.
 
     Returns:
-        The revision before (None: there was no schema) and after.
+        The revision before (None if there was no schema) and after.
 
     Raises:
         SchemaError: The database is newer than this program.
-        DatabaseError: It cannot be opened or written; then it is as it was.
+        DatabaseError: It cannot be opened or written. It is unchanged.
     """
     return _migrate(store, target, command.upgrade)
 
@@ -53,13 +50,10 @@ def downgrade_database(store: Store, target: str) -> tuple[str | None, str | Non
 def _migrate(store: Store, target: str, run: Callable[[Config, str], None]) -> tuple[str | None, str | None]:
     with store.migrating() as connection:
         before = find_revision(connection)
-        if before is not None and before not in schema.REVISIONS:
-            raise SchemaError(
-                f"{shown_url(store.url)}: the schema is newer than this program (found {before}, know {schema.HEAD}); "
-                "upgrade the package: pip install -U tuning-registry"
-            )
         if before is None:
             refuse_taken_names(connection)
+        else:
+            refuse_unknown_revision(before, store.url)
         config = alembic_config()
         config.attributes["connection"] = connection
         run(config, target)

@@ -1,4 +1,4 @@
-"""SQL for Postgres roles with as few rights as their job needs. Nothing is executed here."""
+"""SQL for Postgres roles with the least privileges that their job needs. Nothing is executed here."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 from tuning_registry.db import schema
 from tuning_registry.errors import UsageError
 
-# What a recorder looks up before it inserts: whether a row is there already. Votes, timings and everything
-# else it can only add to.
+# What a recorder reads before it inserts, to see whether a row exists. To votes, timings and everything else it can
+# only add.
 _LOOKED_UP: Final = ("environments", "environment_modules", "recorded_runs", "recordings", "entries", "configs")
 _RECORDED: Final = (*_LOOKED_UP, "recording_archs", "votes", "timings", "observations", "candidate_sets")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
@@ -20,8 +20,8 @@ _MADE_IF_MISSING: Final = """\
 DO $$ BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') THEN CREATE ROLE "{role}" NOLOGIN; END IF;
 END $$"""
-# Whoever hands tables over must be able to become their new owner, and goes on as one. Since Postgres 16 who has
-# created a role may grant it, but has not its rights.
+# To hand over tables, a user must be able to become their new owner, and stays able to. Since Postgres 16, the creator
+# of a role may grant it but does not have its privileges.
 _GRANTED_TO_ME: Final = """\
 DO $$ BEGIN
     IF current_user <> '{role}' THEN
@@ -32,23 +32,25 @@ END $$"""
 
 
 def role_statements(prefix: str = "tuning_registry", namespace: str = "public") -> list[str]:
-    """SQL that makes a recorder, a reader and an owner, for a database that has the schema already.
+    """SQL that creates a recorder, a reader and an owner in a database that already has the schema.
 
-    One transaction, which may be repeated; for a superuser, or the database's owner with CREATEROLE, who becomes an
-    owner, too. The roles cannot log in; grant them to users that can. The owner gets the tables; a recorder may insert,
-    and read what it must look up (no UPDATE, no DELETE, no vote of anybody else's); a reader may read, and add what it
-    exports to the log of exports.
+    It is one transaction, which may be repeated. A superuser can run it, or the owner of the database with CREATEROLE,
+    who then also becomes a member of the owner role. The roles cannot log in; grant them to users that can. The owner
+    role owns the tables. A recorder may insert, and read what it must look up; it may not update or delete, or read
+    the votes of others. A reader may read everything, and add its exports to the log of exports.
 
     Args:
-        prefix: The roles are called `<prefix>_recorder`, `<prefix>_reader` and `<prefix>_owner`.
+        prefix: The roles are named `<prefix>_recorder`, `<prefix>_reader` and `<prefix>_owner`.
         namespace: Postgres schema that holds the tables.
 
     Raises:
-        UsageError: A name that is no plain SQL identifier.
+        UsageError: A name is not a plain SQL identifier.
     """
     for option, name in (("prefix", prefix), ("schema", namespace)):
         if _PLAIN_NAME.fullmatch(name) is None:
-            raise UsageError(f"--{option} is letters, digits and _, at most 41 of them, found {name!r}")
+            raise UsageError(
+                f"--{option} {name!r} is not a plain name; expected at most 41 letters, digits and _, not beginning with a digit"
+            )
     owner, recorder, reader = names = [f"{prefix}_{job}" for job in ("owner", "recorder", "reader")]
     tables = [table.name for table in schema.metadata.sorted_tables]
     everything = [*tables, schema.VERSION_TABLE]

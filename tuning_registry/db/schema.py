@@ -1,4 +1,4 @@
-"""The tables and the view, as SQLAlchemy Core declares them at the head revision."""
+"""The tables and the view at the head revision, in SQLAlchemy Core."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final, cast
 
 import sqlalchemy as sa
 
-# Alembic's bookkeeping under a name of our own: a database shared with MLflow or Optuna has theirs, too.
+# Not Alembic's default name, which MLflow and Optuna use in a shared database.
 VERSION_TABLE: Final = "tuning_registry_alembic_version"
 # Every revision ever released, oldest first; the last is what this schema declares.
 REVISIONS: Final = ("0001", "0002")
 HEAD: Final = REVISIONS[-1]
 
-CURRENT: Final = ""  # in `recordings.superseded_at`
-NO_RANK: Final = -1  # in `recordings.rank`: of no rank, like a Triton cache folder
+CURRENT: Final = ""  # in `recordings.superseded_at`: it counts
+NO_RANK: Final = -1  # in `recordings.rank`: the rank is unknown, as of a Triton cache
 
 metadata = sa.MetaData(
     naming_convention={
@@ -25,14 +25,14 @@ metadata = sa.MetaData(
     }
 )
 
-# Text that compares byte by byte on both databases, so that ties and ORDER BY come out alike:
-# SQLite's BINARY is the default there, Postgres needs "C" (ICU collations sort `|` and `_` their own way).
+# Text that compares byte by byte on both databases, so that ties and ORDER BY have the same result. SQLite's default
+# is BINARY; Postgres needs "C", since ICU collations sort `|` and `_` differently.
 ByteText = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 # SQLite makes only INTEGER PRIMARY KEY an alias of its row id.
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-# What a recording says of its software. `digest` is the SHA-256 of the three other columns: unique
-# indexes go over digests, since Postgres cannot index texts beyond 2,704 bytes.
+# The software that a recording states. `digest` is the SHA-256 of the three other columns: unique indexes are on
+# digests, since Postgres cannot index texts longer than 2,704 bytes.
 environments = sa.Table(
     "environments",
     metadata,
@@ -59,7 +59,7 @@ recorded_runs = sa.Table(
     sa.Column("id", Id, primary_key=True),
     sa.Column("name", ByteText, nullable=False, unique=True),
     sa.Column("is_named", sa.Boolean, nullable=False),  # false: the name was derived from the files' folder
-    sa.Column("withdrawn_at", ByteText),  # UTC, ISO 8601; null: its votes count
+    sa.Column("withdrawn_at", ByteText),  # UTC, ISO 8601; null if its votes count
 )
 
 recordings = sa.Table(
@@ -69,7 +69,7 @@ recordings = sa.Table(
     sa.Column("run_id", Id, sa.ForeignKey("recorded_runs.id"), nullable=False),
     sa.Column("rank", sa.Integer, nullable=False),
     sa.Column("environment_id", Id, sa.ForeignKey("environments.id"), nullable=False),
-    sa.Column("votes_digest", ByteText),  # identity of the content, per kind; null: has none of that kind
+    sa.Column("votes_digest", ByteText),  # identity of the content, per kind; null if there is none
     sa.Column("observations_digest", ByteText),
     sa.Column("timings_digest", ByteText),
     sa.Column("world_size", sa.Integer),
@@ -79,15 +79,15 @@ recordings = sa.Table(
     sa.Column("multiprocessor_count", sa.Integer),
     sa.Column("source", ByteText, nullable=False),
     sa.Column("ingested_at", ByteText, nullable=False),  # UTC, ISO 8601
-    # When a later recording of the same rank took its place; CURRENT for the one that counts. No NULL,
-    # which a unique constraint would let stand twice.
+    # When a later recording of the same rank superseded it; CURRENT for the one that counts. Not NULL, which a
+    # unique constraint would allow twice.
     sa.Column("superseded_at", ByteText, nullable=False),
     sa.UniqueConstraint("run_id", "rank", "superseded_at"),
     sa.Index(None, "votes_digest"),
 )
 
-# How many votes a recording holds on each architecture: lists of runs and the header of a table need
-# not walk the votes for it.
+# How many votes a recording holds on each architecture, so that lists of runs and the header of a table need not
+# read the votes.
 recording_archs = sa.Table(
     "recording_archs",
     metadata,
@@ -104,7 +104,7 @@ entries = sa.Table(
     sa.Column("arch", ByteText, nullable=False),
     sa.Column("kernel", ByteText, nullable=False),
     sa.Column("key", ByteText, nullable=False),
-    sa.Column("lookup_key", ByteText, nullable=False),  # keys that Triton cannot tell apart share it
+    sa.Column("lookup_key", ByteText, nullable=False),  # the same for keys that Triton cannot tell apart
     sa.Column("module", ByteText, nullable=False),  # top-level module of the kernel; empty for a bare name
 )
 
@@ -116,9 +116,9 @@ configs = sa.Table(
     sa.Column("text", ByteText, nullable=False),  # the canonical text
 )
 
-# One row a vote. No foreign keys: they would cost three look-ups a row, and the one statement that
-# writes here takes all three ids from the same transaction. Clustered by entry and config, so that
-# counting is one walk along the index without a sort.
+# One row per vote. Foreign keys would cost three lookups per row, and the one statement that writes here gets all
+# three ids from the same transaction. Clustered by entry and config, so that counting reads the index in order,
+# without a sort.
 votes = sa.Table(
     "votes",
     metadata,
@@ -134,24 +134,24 @@ timings = sa.Table(
     sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
     sa.Column("config_id", Id, primary_key=True, autoincrement=False),
     sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
-    sa.Column("median_ms", sa.Double),  # all three null: the candidate failed
+    sa.Column("median_ms", sa.Double),  # all three are null if the candidate failed
     sa.Column("p20_ms", sa.Double),
     sa.Column("p80_ms", sa.Double),
     sqlite_with_rowid=False,
 )
 
-# Choices that are no votes: an echo of a disk cache, a single candidate, a kernel that failed.
+# Choices that are not votes: an echo of a disk cache, a single candidate, a kernel that failed.
 observations = sa.Table(
     "observations",
     metadata,
     sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
     sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
-    sa.Column("config_id", Id),  # null: nothing ran
+    sa.Column("config_id", Id),  # null if nothing ran
     sa.Column("reason", ByteText, nullable=False),
     sqlite_with_rowid=False,
 )
 
-# Clustered like the votes: which sets an entry was chosen from is one walk along the index.
+# Clustered like the votes: the sets that an entry was chosen from are next to each other in the index.
 candidate_sets = sa.Table(
     "candidate_sets",
     metadata,
@@ -161,25 +161,25 @@ candidate_sets = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# What people decided against the votes. Append-only: a later event on the same place takes the earlier
-# one's place, a `lift` ends one.
+# Decisions that override the votes. Append-only: a later event on the same entry and config replaces an earlier one,
+# and a `lift` ends one.
 override_events = sa.Table(
     "override_events",
     metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("action", ByteText, nullable=False),  # pin, ban, lift
-    sa.Column("lifts", Id, sa.ForeignKey("override_events.id")),  # which event a lift ends; else null
+    sa.Column("lifts", Id, sa.ForeignKey("override_events.id")),  # the event that a lift ends; else null
     sa.Column("arch", ByteText, nullable=False),
     sa.Column("kernel", ByteText, nullable=False),
     sa.Column("key", ByteText, nullable=False),  # `*`: every key of the kernel
     sa.Column("config_id", Id, sa.ForeignKey("configs.id"), nullable=False),
     sa.Column("reason", ByteText, nullable=False),
     sa.Column("author", ByteText, nullable=False),
-    sa.Column("until", ByteText),  # UTC, ISO 8601; null: for ever
+    sa.Column("until", ByteText),  # UTC, ISO 8601; null if it does not expire
     sa.Column("created_at", ByteText, nullable=False),  # UTC, ISO 8601
 )
 
-# Which tables were written: a digest in a training log leads back to its votes.
+# The log of exported tables: it leads from a digest in a training log back to the votes.
 exports = sa.Table(
     "exports",
     metadata,
@@ -187,7 +187,7 @@ exports = sa.Table(
     sa.Column("table_digest", ByteText, nullable=False),
     sa.Column("arch", ByteText, nullable=False),
     sa.Column("policy", ByteText, nullable=False),
-    sa.Column("filters", ByteText, nullable=False),  # what it was asked for, canonical JSON
+    sa.Column("filters", ByteText, nullable=False),  # the options of the export, canonical JSON
     sa.Column("runs", ByteText, nullable=False),  # names, canonical JSON
     sa.Column("entry_count", sa.Integer, nullable=False),
     sa.Column("recording_count", sa.Integer, nullable=False),
@@ -197,14 +197,14 @@ exports = sa.Table(
     sa.Index(None, "table_digest"),
 )
 
-# Alembic's own table, as Alembic makes it; apart from `metadata`, which migrations are compared with.
+# Alembic's table, as Alembic creates it. Not in `metadata`, which the tests compare with the migrations.
 version_table = sa.Table(
     VERSION_TABLE,
     sa.MetaData(naming_convention={"pk": "%(table_name)s_pkc"}),
     sa.Column("version_num", sa.String(32), primary_key=True),
 )
 
-# For people who bring sqlite3, psql, Datasette or Grafana: the votes that count, one row each.
+# The votes that count, one row each, for sqlite3, psql, Datasette or Grafana.
 COUNTED_VOTES_VIEW: Final = """\
 CREATE VIEW counted_votes AS
 SELECT e.arch AS arch, e.kernel AS kernel, e.key AS key, c.text AS config, r.rank AS rank, u.name AS run

@@ -1,4 +1,4 @@
-"""Opening a database: for reading, for writing, at the right revision."""
+"""Opening a database at the right revision, for reading or for writing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Store:
 
     Args:
         url: Where it is (`db.url.parse_url`).
-        wait_s: How long to wait for a lock, and at most for a server; None: as long as a command waits.
+        wait_s: How long to wait for a lock, and at most for a server; None means as long as a command waits.
     """
 
     def __init__(self, url: sa.URL, wait_s: float | None = None) -> None:
@@ -39,7 +39,7 @@ class Store:
         """A consistent view of the database, which is neither created nor changed.
 
         Raises:
-            SchemaError: There is no registry yet, or its schema is not this program's.
+            SchemaError: There is no registry yet, or its schema is of another revision.
             DatabaseError: It cannot be opened or read.
         """
         if self._file_bytes() is None:
@@ -51,12 +51,12 @@ class Store:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Writing]:
-        """The database's one write lock; commits at the end, keeps nothing after an error.
+        """A transaction that holds the one write lock of the database. Commits at the end, or rolls back on an error.
 
         An empty database is created at the head revision first, under the same lock.
 
         Raises:
-            SchemaError: The schema is not this program's.
+            SchemaError: The schema is of another revision.
             BusyError: Another process kept the lock.
             DatabaseError: It cannot be opened or written.
         """
@@ -71,21 +71,21 @@ class Store:
             connection.commit()
 
     def revision(self) -> str | None:
-        """The revision the database is at; None when there is no registry in it."""
+        """The revision of the database; None if it holds no registry."""
         if self._file_bytes() is None:
             return None
         with self._connected(writable=False) as connection:
             return find_revision(connection)
 
     def absent(self) -> SchemaError:
-        """The error for a database that nobody has created yet."""
+        """The error for a database that holds no registry yet."""
         return SchemaError(
             f"{shown_url(self.url)}: there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"
         )
 
     @contextlib.contextmanager
     def migrating(self) -> Iterator[sa.Connection]:
-        """A connection that holds the write lock, at whatever revision; commits at the end."""
+        """A connection that holds the write lock, at any revision; commits at the end."""
         self._prepare_file()
         with self._connected(writable=True) as connection:
             dialects.begin_transaction(connection, writing=True)
@@ -100,7 +100,7 @@ class Store:
                 yield connection
 
     def _prepare_file(self) -> None:
-        """Make the folder and file of a new SQLite database."""
+        """Create the folder and file of a new SQLite database."""
         file = sqlite_file(self.url)
         if file is None or self._file_bytes():
             return
@@ -111,10 +111,10 @@ class Store:
                 raise DatabaseError(f"{shown_url(self.url)}: {error.strerror or error}") from error
 
     def _file_bytes(self) -> int | None:
-        """Size of the SQLite file, None when there is none; 0 for what is no file (Postgres, memory).
+        """Size of the SQLite file; None if it does not exist, 0 for Postgres and for an in-memory database.
 
         Raises:
-            DatabaseError: The path leads to something else, or may not be looked at.
+            DatabaseError: The path names something else, or its folder cannot be read.
         """
         file = sqlite_file(self.url)
         if file is None:
@@ -138,33 +138,41 @@ class Store:
 
     def _check_revision(self, connection: sa.Connection) -> None:
         found = find_revision(connection)
-        where = shown_url(self.url)
         if found is None:
             raise self.absent()
-        if found not in schema.REVISIONS:
-            raise SchemaError(
-                f"{where}: the schema is newer than this program (found {found}, know {schema.HEAD}); "
-                "upgrade the package: pip install -U tuning-registry"
-            )
+        refuse_unknown_revision(found, self.url)
         if found != schema.HEAD:
-            raise SchemaError(f"{where}: the schema is older ({found}); run: registry db upgrade")
+            raise SchemaError(f"{shown_url(self.url)}: the schema is older ({found}); run: registry db upgrade")
 
 
 def find_revision(connection: sa.Connection) -> str | None:
-    """The revision in our version table; None without one."""
+    """The revision in our version table; None if there is none."""
     there = sa.inspect(connection)
     if not there.has_table(schema.VERSION_TABLE):
         return None
     rows = connection.execute(sa.select(schema.version_table.c.version_num)).scalars().all()
     if not rows and not there.has_table(schema.votes.name):
-        return None  # taken down to `base`: Alembic leaves its own table behind, empty
+        return None  # downgraded to `base`: Alembic leaves its table behind, empty
     if len(rows) != 1:
         raise SchemaError(f"{schema.VERSION_TABLE} holds {len(rows)} revisions; expected one. Restore a backup.")
     return str(rows[0])
 
 
+def refuse_unknown_revision(found: str, url: sa.URL) -> None:
+    """Refuse a revision that only a later release of this program can know.
+
+    Raises:
+        SchemaError: Names it, and how to upgrade.
+    """
+    if found not in schema.REVISIONS:
+        raise SchemaError(
+            f"{shown_url(url)}: the schema is newer than this program (found {found}, know {schema.HEAD}); "
+            "upgrade the package: pip install -U tuning-registry"
+        )
+
+
 def refuse_taken_names(connection: sa.Connection) -> None:
-    """Refuse a database, not yet ours, in which somebody else's table or view has one of our names."""
+    """Refuse a database, not yet a registry, in which another program's table or view has one of our names."""
     found = sa.inspect(connection)
     taken = {*found.get_table_names(), *found.get_view_names()} & {*schema.metadata.tables, "counted_votes"}
     if taken:
@@ -174,10 +182,10 @@ def refuse_taken_names(connection: sa.Connection) -> None:
 def create_schema(connection: sa.Connection) -> None:
     """Create every table at the head revision, in the caller's transaction.
 
-    Equal to running all migrations (a test compares them), without the cost of importing Alembic.
+    The result is that of all migrations (a test compares them), without the time to import Alembic.
 
     Raises:
-        SchemaError: Somebody else's table has one of our names.
+        SchemaError: Another program's table has one of our names.
     """
     refuse_taken_names(connection)
     schema.metadata.create_all(connection, checkfirst=False)

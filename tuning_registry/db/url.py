@@ -1,4 +1,4 @@
-"""Database URLs: reading what a user gives, showing it without its password."""
+"""Database URLs: parsing them, and showing them without passwords."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from tuning_registry import locations
 from tuning_registry.errors import UsageError
 from tuning_registry.locations import (
     DATABASE_VARIABLE,
     DRIVERS,
     EXPECTED_URL,
-    SHOWN_OPTIONS,
     URL_START,
     USER_AND_PASSWORD,
     default_database,
@@ -25,7 +25,7 @@ IN_MEMORY = sa.URL.create("sqlite", database=":memory:")
 
 
 def resolve_url(given: str | None) -> sa.URL:
-    """The database to use: `given` (`--db`), else `TUNING_REGISTRY_DB`, else the user's SQLite file."""
+    """The database to use: `given` (`--db`), then `TUNING_REGISTRY_DB`, then the user's SQLite file."""
     if given == "":
         raise UsageError("--db is empty; expected a file or a database URL")
     text = given or os.environ.get(DATABASE_VARIABLE)
@@ -38,7 +38,8 @@ def parse_url(text: str) -> sa.URL:
     `postgresql://` and `postgres://` both mean Postgres through psycopg 3.
 
     Raises:
-        UsageError: Not a URL, or of another database. The text is not repeated: it may hold a password.
+        UsageError: It is not a URL, or is the URL of another database. The message never quotes it: it may hold a
+            password.
     """
     if "\0" in text:
         raise UsageError("the database URL holds a NUL character")
@@ -47,12 +48,12 @@ def parse_url(text: str) -> sa.URL:
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError):
-        # Without its cause, which quotes parts of the text.
+        # Without the cause, which quotes parts of the text.
         raise UsageError(
             f"not a database URL; {EXPECTED_URL} (special characters in a user name or password percent-encoded: "
             "%40 for @)"
         ) from None
-    if "@" in (url.host or ""):  # the end of a password, which would be printed as the host's name
+    if "@" in (url.host or ""):  # part of a password, which would be printed as the host's name
         raise UsageError("the database URL has two @; in a user name or password write %40")
     driver = DRIVERS.get(url.drivername)
     if driver is None:
@@ -68,33 +69,32 @@ def parse_url(text: str) -> sa.URL:
 
 def _url_of_file(path: str) -> sa.URL:
     if _KEYWORDS.search(path):
-        raise UsageError("keyword=value is no database URL here; expected postgresql://USER@HOST/NAME")
+        raise UsageError("keyword=value is not a database URL here; expected postgresql://USER@HOST/NAME")
     if USER_AND_PASSWORD.match(path):
         raise UsageError(
-            "USER:PASSWORD@ belongs in a database URL, postgresql://USER@HOST/NAME; the path of a file with such a "
-            "name begins with ./"
+            "USER:PASSWORD@ belongs in a database URL, postgresql://USER@HOST/NAME; to name a file, begin its path "
+            "with ./"
         )
     return sa.URL.create("sqlite", database=os.path.expanduser(path))  # noqa: PTH111  # keeps ./ and //
 
 
 def is_in_memory(url: sa.URL) -> bool:
-    """Whether the database lives in this process only."""
+    """Whether the database is only in the memory of this process."""
     return url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}
 
 
 def sqlite_file(url: sa.URL) -> Path | None:
-    """The file of an SQLite URL; None for Postgres and for a database in memory."""
+    """The file of an SQLite URL; None for Postgres and for an in-memory database."""
     if url.get_backend_name() != "sqlite" or is_in_memory(url):
         return None
     return Path(url.database or "").absolute()
 
 
 def shown_url(url: sa.URL) -> str:
-    """The URL as it may be printed: an absolute path for SQLite, no password for Postgres."""
+    """The URL for messages: an absolute path for SQLite, without secrets for Postgres (`locations.shown_url`)."""
     file = sqlite_file(url)
     if file is not None:
         return f"sqlite:///{file}"
     if is_in_memory(url):
         return "an in-memory database"
-    query = {name: value if name in SHOWN_OPTIONS else "***" for name, value in url.query.items()}
-    return url.set(drivername="postgresql", query=query).render_as_string(hide_password=True)
+    return locations.shown_url(url.set(drivername="postgresql").render_as_string(hide_password=False))

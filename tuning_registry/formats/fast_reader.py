@@ -24,7 +24,7 @@ import msgspec
 
 from tuning_registry.errors import RegistryError
 from tuning_registry.formats.files import read_bytes
-from tuning_registry.formats.recordings import check_kinds, parse_recording
+from tuning_registry.formats.recordings import checked, parse_recording
 from tuning_registry.formats.sections import MAX_NAME_BYTES
 from tuning_registry.model.canonical import check_text
 from tuning_registry.model.names import is_known_arch
@@ -108,9 +108,7 @@ class QuickReader:
             return None
         members = [json.dumps(name).encode() + b":" + raw for name, raw in rest.items()]
         header = parse_recording(b"{" + b",".join([*members, b'"votes":{}']) + b"}", file)
-        recording = dataclasses.replace(header, votes=votes[0], timings=timings[0])
-        check_kinds(recording)
-        return recording
+        return checked(dataclasses.replace(header, votes=votes[0], timings=timings[0]))
 
     def _entries(
         self,
@@ -158,10 +156,7 @@ class QuickReader:
             if candidates is None:
                 return None
             configs, order, inside = candidates
-            packed = self._packed([pairs[position].times for position in order])
-            if packed is None:
-                return None
-            timed[key] = TimedCandidates(configs, packed)
+            timed[key] = TimedCandidates(configs, self._packed([pairs[position].times for position in order]))
             colons += inside
         return timed, colons
 
@@ -174,26 +169,23 @@ class QuickReader:
         order = tuple(sorted(range(len(texts)), key=texts.__getitem__))
         return tuple(texts[position] for position in order), order, sum(colons for _, colons in found)
 
-    def _packed(self, times: list[Times]) -> bytes | None:
-        """The times of an entry's candidates as `TimedCandidates` keeps them; None if one is negative."""
+    def _packed(self, times: list[Times]) -> bytes:
+        """The times of an entry's candidates as `TimedCandidates` keeps them."""
         try:
             numbers = list(itertools.chain.from_iterable(times))  # type: ignore[arg-type]  # None: a TypeError
-            if min(numbers, default=0) < 0:  # type: ignore[type-var, operator]  # likewise
-                return None
-            return array("d", numbers).tobytes()  # type: ignore[type-var]
+            if min(numbers, default=1) > 0:  # type: ignore[type-var, operator]  # likewise
+                return array("d", numbers).tobytes()  # type: ignore[type-var]
         except TypeError:
-            return self._packed_with_failures(times)
+            pass
+        return array("d", itertools.chain.from_iterable(map(self._possible, times))).tobytes()
 
-    def _packed_with_failures(self, times: list[Times]) -> bytes | None:
-        """Likewise, when candidates failed: one of their times is null or Infinity."""
-        numbers: list[float] = []
-        for three in times:
-            finite = [time for time in three or () if isinstance(time, float)]
-            if min(finite, default=0) < 0:
-                return None
-            numbers += finite if len(finite) == 3 else FAILED
-            self._infinite += three.count("Infinity") if three else 0
-        return array("d", numbers).tobytes()
+    def _possible(self, times: Times) -> tuple[float, ...]:
+        """The times of one candidate, `FAILED` if one of them is null, Infinity or not positive."""
+        if times is None:
+            return FAILED
+        self._infinite += times.count("Infinity")
+        numbers = tuple(time for time in times if isinstance(time, float) and time > 0)
+        return numbers if len(numbers) == 3 else FAILED
 
     def _config(self, piece: bytes) -> Counted[str] | None:
         """The canonical text of a config in a file."""

@@ -1,4 +1,4 @@
-"""Whole files in and out: strict JSON in, atomic replacement out."""
+"""Reading files strictly and replacing them atomically."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tuning_registry.errors import FileError, FormatError, RecordingError
 from tuning_registry.model.canonical import parse_integer
 
 _BOM = b"\xef\xbb\xbf"
-# Recordings are a few megabytes. Reading JSON takes many times its size in memory, so a file beyond this, which
-# is no recording, must not take the machine down.
+# Recordings are a few megabytes. Reading JSON takes many times its size in memory, so a larger file, which cannot be a
+# recording, must not exhaust the memory of the machine.
 MAX_FILE_BYTES: Final = 256 << 20
 
 
@@ -31,10 +31,10 @@ def read_bytes(path: Path) -> bytes:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         try:
             status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):  # asked before `open`, which refuses a folder in its own words
+            if not stat.S_ISREG(status.st_mode):  # checked before `open`, which words it differently for a folder
                 raise FileError(f"{path}: not a regular file")
             if status.st_size > MAX_FILE_BYTES:
-                raise FileError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the most that is read")
+                raise FileError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the largest file that is read")
             with open(handle, "rb", closefd=False) as file:
                 return file.read().removeprefix(_BOM)
         finally:
@@ -46,24 +46,27 @@ def read_bytes(path: Path) -> bytes:
 
 
 def expand_glob(path: Path) -> list[Path]:
-    """The files that a glob pattern matches, sorted; a path that exists, or is no pattern, stands for itself.
+    """The files that a glob pattern matches, sorted; the path itself if it exists or is not a pattern.
+
+    Temporary folders of Triton's cache are left out (`find_below`).
 
     Raises:
         FileError: A pattern that matches nothing.
     """
     if os.path.lexists(path) or not glob.has_magic(str(path)):
         return [path]
-    matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207  # absolute, too
+    found = map(Path, glob.glob(str(path), recursive=True))  # noqa: PTH207  # Path.glob refuses absolute patterns
+    matches = sorted(match for match in found if not any(map(_is_temporary, match.parts)))
     if not matches:
         raise FileError(f"{path}: no file matches")
     return matches
 
 
 def find_below(folder: Path, suffix: str) -> list[Path]:
-    """What bears the suffix in a folder and below, sorted; hidden files and folders are left out, links followed.
+    """The files with this suffix in a folder and below, sorted. Follows links and skips hidden files and folders.
 
-    Links to nothing and special files are listed: reading them says what is wrong, leaving them out would
-    lose a rank without a word.
+    Skips `tmp.pid_*` folders: Triton's cache writes its files there first, and a killed process leaves them cut off.
+    Broken links and special files are listed. Reading them raises an error; without it a rank would be lost unnoticed.
 
     Raises:
         FileError: A folder cannot be listed.
@@ -75,7 +78,7 @@ def find_below(folder: Path, suffix: str) -> list[Path]:
     found: list[Path] = []
     visited = {os.path.realpath(folder)}  # links may lead round in a circle
     for parent, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
-        shown = [name for name in folders if not name.startswith(".")]
+        shown = [name for name in folders if not name.startswith(".") and not _is_temporary(name)]
         places = {name: os.path.realpath(Path(parent, name)) for name in shown}
         folders[:] = [name for name in shown if places[name] not in visited]
         visited.update(places.values())
@@ -83,17 +86,22 @@ def find_below(folder: Path, suffix: str) -> list[Path]:
     return sorted(found)
 
 
+def _is_temporary(folder: str) -> bool:
+    """Whether a folder is one that Triton's cache writes to before it renames. Source: `triton/runtime/cache.py`."""
+    return folder.startswith("tmp.pid_")
+
+
 def parse_json(data: bytes, file: str) -> Any:
     """The value of a JSON document, read strictly.
 
-    Integers keep their exact value; `NaN` and `Infinity` come back as floats, for the caller to judge.
+    Integers keep their exact value. `NaN` and `Infinity` become floats, which the caller accepts or refuses.
 
     Args:
         data: The bytes of the file.
         file: Its name, for the message.
 
     Raises:
-        RecordingError: Not UTF-8, empty, cut off, not JSON, an object key twice, or nested too deep.
+        RecordingError: It is not UTF-8, empty, cut off, not JSON, nested too deep, or repeats an object key.
     """
     if not data.strip():
         raise RecordingError(file, "the file is empty; expected a JSON object")
@@ -132,13 +140,13 @@ def parse_json(data: bytes, file: str) -> Any:
 
 
 class _Repeated(dict[str, Any]):
-    """An object that had the key `name` twice."""
+    """An object that repeats the key `name`."""
 
     name = ""
 
 
 def _walk(document: object) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every value with its path, outermost first, without recursion."""
+    """Yield every value with its path, outermost first, without recursion."""
     todo: list[tuple[tuple[str, ...], object]] = [((), document)]
     while todo:
         path, value = todo.pop()
@@ -156,17 +164,17 @@ def _value_at(document: Any, path: tuple[str, ...]) -> Any:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace the file `path` by `data`, whole or not at all.
+    """Replace the content of the file `path` with `data`, whole or not at all; creates its folder if necessary.
 
-    A symlink stays one and its target is replaced; an existing file keeps its mode, a new one gets the
-    umask's. A device or FIFO (`/dev/stdout`) is written to, never replaced.
+    If `path` is a symlink, its target is replaced. An existing file keeps its mode; the umask decides the mode of a new
+    one. A device or FIFO (`/dev/stdout`) is written to, never replaced.
 
     Raises:
-        FileError: It cannot be written; the old file is as it was and no temporary file is left.
+        FileError: The file cannot be written. An existing file is unchanged, and no temporary file is left.
     """
     temporary: Path | None = None
     try:
-        # Asked of the path itself: what /dev/fd/63 (a shell's `>(...)`) leads to has no name of its own.
+        # The path itself, not its target: /dev/fd/63 (`>(...)` in a shell) leads to a pipe, which has no name.
         old = _status(path)
         if old and stat.S_ISDIR(old.st_mode):
             raise FileError(f"{path}: is a directory; expected a file name")
@@ -174,6 +182,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             path.write_bytes(data)
             return
         target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name[:100]}.{os.urandom(6).hex()}.tmp")
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             if old:
@@ -195,7 +204,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Status of what the path leads to; None when there is nothing."""
+    """The status of the file that a path leads to; None if there is none."""
     try:
         return path.stat()
     except FileNotFoundError:
@@ -203,7 +212,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a new name in a folder durable; a file system that cannot sync a folder still has the file."""
+    """Make a new name in a folder durable, if the file system can sync folders."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -217,8 +226,8 @@ def _reason(error: Exception) -> str:
 
 
 def kind_of(document: Mapping[str, Any]) -> str | None:
-    """What a JSON object that is no recording seems to be; None where nothing tells."""
-    if document.keys() & {"kernels", "packages", "arch"}:  # names of no architecture
+    """A name for the format of a JSON object that is not a recording; None if it is unknown."""
+    if document.keys() & {"kernels", "packages", "arch"}:  # a recording has architectures there
         return "an exported per-arch table"
     if any(isinstance(value, dict) and type(value.get("BLOCK_SIZE_M")) is int for value in document.values()):
         return "a fused-MoE config file of vLLM or SGLang"

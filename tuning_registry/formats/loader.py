@@ -1,4 +1,4 @@
-"""Finding the table for an architecture on the search path. Standard library only, never raises."""
+"""Finding the table of an architecture on the search path, with the standard library alone and without raising."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ PACKAGED_TABLES = Path(__file__).parents[1] / "tables"
 
 
 def load(
-    arch: str,
+    arch: str | tuple[int, int],
     table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     *,
     read: Callable[[Path], TunedTable] = read_table,
 ) -> TunedTable:
-    """The first table for `arch` on the search path; an empty (false) table when there is none.
+    """The first table for `arch` on the search path; an empty (false) table if there is none.
 
     The path: the folders or files given, then the folders in `TUNING_REGISTRY_TABLE_PATH` (separated by
     `os.pathsep`), then the user's table folder, then the tables shipped with the package. A file that
-    cannot be read, is no table, or is for another architecture than its name says is logged as a warning
-    and skipped. A table made with another Triton than the one installed here is used, with a warning:
-    every entry is still matched to a live candidate before it is launched.
+    cannot be read, is not a table, or is for another architecture than its name is logged as a warning
+    and skipped. A table made with another Triton version than the installed one is used, with a warning:
+    every entry is still matched to a live candidate before it is launched. Entries that cannot be used are misses, with
+    a warning.
 
-    Ranks that read different files would pin different configs: compare `digest` across ranks. The file that
-    was used stands in `provenance["file"]`.
+    Ranks that read different files would pin different configs, so compare `digest` across ranks. `provenance["file"]`
+    is the file that was used.
 
     Args:
-        arch: `sm90`, `gfx942` or another accepted spelling.
+        arch: `sm90`, `gfx942` or another accepted spelling; a compute capability such as `(9, 0)`.
         table_path: A folder, a table file, or a sequence of them.
         read: Reads a table file; may return a table that was read earlier.
     """
     wanted = normal_arch(arch)
     if "\0" in wanted or not wanted.isprintable():
-        warn("'%s' is no architecture", arch)
+        warn("'%s' is not an architecture", arch)
         return TunedTable("unknown", {})
     if not is_known_arch(wanted):
-        warn("'%s' is spelled like no known architecture (sm90, gfx942, ...)", arch)
+        warn("'%s' is not spelled like a known architecture (sm90, gfx942, ...)", arch)
     for file in _candidates(wanted, table_path):
         try:
             table = read(file)
@@ -55,7 +56,17 @@ def load(
             continue
         stated = table.provenance.get(EXTRA, {}).get("digest", table.digest)
         if stated != table.digest:
-            warn("%s was edited: its entries are not those its digest was made of", file)
+            warn("%s was edited: its digest does not match its entries", file)
+        if table.unusable:
+            (kernel, key), why = next(iter(table.unusable.items()))
+            warn(
+                "%s: unusable entries: %s, first %s %s: %s. Looking them up is a miss.",
+                file,
+                len(table.unusable),
+                kernel,
+                key,
+                why,
+            )
         table.provenance["file"] = str(file)
         _warn_of_other_triton(table, file)
         return table
@@ -63,11 +74,11 @@ def load(
 
 
 def installed_triton() -> str:
-    """Version of the Triton in this environment, without importing it; empty when there is none."""
+    """The installed Triton version, found without importing Triton; empty if there is none."""
     loaded = getattr(sys.modules.get("triton"), "__version__", None)
     if isinstance(loaded, str):
         return loaded
-    import importlib.metadata  # noqa: PLC0415  # costs more to import than the rest of the package together
+    import importlib.metadata  # noqa: PLC0415  # takes longer to import than the rest of the package
 
     for name in ("triton", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu"):
         try:
@@ -83,7 +94,7 @@ def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.Pat
         if not os.path.exists(stated):  # noqa: PTH110  # unlike Path.exists, false for any path it cannot look at
             warn("table path %s does not exist", stated)
         elif os.path.isdir(stated) and not os.path.lexists(stated / f"{arch}.json"):  # noqa: PTH112
-            warn("%s holds no %s.json; looking further", stated, arch)
+            warn("%s has no %s.json; searching further", stated, arch)
     folders += [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
     folders += [folder for folder in (user_table_folder(), PACKAGED_TABLES) if folder is not None]
     for folder in map(Path, folders):

@@ -1,4 +1,4 @@
-"""A recording as the version 1 document that `recordings` reads, put together from one text an entry."""
+"""Writing recordings in version 1, which `recordings` reads, from one JSON text per entry."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tuning_registry.model.records import Header, Observation, Recording, TimedC
 
 _CHUNK_BYTES: Final = 1 << 18
 
-# By section, architecture, kernel and key: the JSON text of the entry's value. A vote's is its config's text.
+# By section, architecture, kernel and key: the JSON text of the value. For a vote it is the canonical text of its config.
 Texts = Mapping[str, Mapping[str, Mapping[str, Mapping[str, bytes]]]]
 
 
 def recording_bytes(recording: Recording) -> bytes:
-    """The file content of a recording: ASCII JSON on one line; `recordings.parse_recording` gives it back.
+    """The file content of a recording: ASCII JSON on one line. `recordings.parse_recording` is the inverse.
 
     Fields of the header that are None or empty, and empty sections other than `votes`, are left out.
     """
@@ -37,7 +37,7 @@ def recording_bytes(recording: Recording) -> bytes:
 
 
 def recording_chunks(header: Header, texts: Texts) -> Iterator[bytes]:
-    """The same content in pieces of some 256 KB: texts are only joined, and never for long at a time."""
+    """Yield the same content in pieces of about 256 KB. Joining texts is all that happens, so no step takes long."""
     pieces: list[bytes] = []
     size = 0
     for piece in _pieces(header, texts):
@@ -55,7 +55,7 @@ def observation_text(observation: Observation) -> bytes:
 
 
 def timings_text(timed: TimedCandidates) -> bytes:
-    """The JSON text of an entry's timings; times are finite numbers."""
+    """The JSON text of the timings of an entry; times are finite numbers."""
     rows = (
         f"[{config}, {'[null, null, null]' if times is None else repr(list(times))}]"
         for config, times in zip(timed.configs, timed.times_ms, strict=True)
@@ -64,7 +64,7 @@ def timings_text(timed: TimedCandidates) -> bytes:
 
 
 def set_text(fingerprint: str) -> bytes:
-    """The JSON text of a candidate set's fingerprint."""
+    """The JSON text of the fingerprint of a candidate set."""
     return json.dumps(fingerprint).encode("ascii")
 
 

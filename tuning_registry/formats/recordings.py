@@ -1,10 +1,11 @@
-"""Per-rank recording files, read strictly: the seed's form and our version 1."""
+"""The strict reader of per-rank recording files, in the form of the seed and in version 1."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -13,7 +14,7 @@ from tuning_registry.formats.files import kind_of, parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.model.canonical import check_text, config_text, describe
 from tuning_registry.model.names import lookup_key
-from tuning_registry.model.records import Header, Observation, Recording, TimedCandidates, Timing
+from tuning_registry.model.records import IMPOSSIBLE_TIME, Header, Observation, Recording, TimedCandidates, Timing
 
 FORMAT = "tuning-registry recording"
 VERSION = 1
@@ -30,7 +31,7 @@ def read_recording(path: Path) -> Recording:
 
     Raises:
         FileError: The file cannot be read.
-        RecordingError: It is no recording; says the place, what was found and what was expected.
+        RecordingError: It is not a recording; names the place, what was found and what was expected.
     """
     return parse_recording(read_bytes(path), str(path))
 
@@ -60,20 +61,20 @@ def parse_recording(data: bytes, file: str) -> Recording:
 
 
 def rank_in_name(file_name: str) -> tuple[str, int | None]:
-    """Prefix and rank of `<prefix>.rank<N>.json`; the stem and None for another name."""
+    """The prefix and rank of `<prefix>.rank<N>.json`; the stem and None for another name."""
     match = _RANK_NAME.fullmatch(file_name)
     return (match["prefix"], int(match["rank"])) if match else (file_name.removesuffix(".json"), None)
 
 
 def _holds_timings(document: Mapping[str, Any]) -> bool:
-    """Whether the first entry of a seed document is an array of candidates rather than a config."""
+    """Whether the first entry of a seed document is an array of candidates, not a config."""
     kernels = [entries for entries in document.values() if isinstance(entries, dict)]
     entries = [keys for names in kernels for keys in names.values() if isinstance(keys, dict)]
     return isinstance(next((value for keys in entries for value in keys.values()), None), list)
 
 
 def _from_timings(document: Mapping[str, Any], file: str) -> Recording:
-    """A file of candidates' timings, `{arch: {kernel: {key: [[config, [median, p20, p80]], ...]}}}`: it never votes."""
+    """Timings of candidates, `{arch: {kernel: {key: [[config, [median, p20, p80]], ...]}}}`, which never vote."""
     return Recording(file, Header(), {}, timings=read_entries(document, read_timings))
 
 
@@ -102,24 +103,46 @@ def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
         except FormatError as fault:
             raise fault.under(name) from fault
 
-    recording = Recording(
-        file,
-        Header(**fields),
-        section("votes", _config),
-        section("observations", _observation),
-        section("timings", read_timings),
-        section("candidate_sets", check_text),
+    return checked(
+        Recording(
+            file,
+            Header(**fields),
+            section("votes", _config),
+            section("observations", _observation),
+            section("timings", read_timings),
+            section("candidate_sets", check_text),
+        )
     )
-    check_kinds(recording)
-    return recording
 
 
-def check_kinds(recording: Recording) -> None:
-    """Refuse an entry with a vote and an observation.
+def checked(recording: Recording) -> Recording:
+    """The recording, with votes for a config that has no time in it as observations.
 
     Raises:
-        FormatError: Names the entry.
+        FormatError: An entry has a vote and an observation; names it.
     """
+    _refuse_both_kinds(recording)
+    untimed = [
+        (arch, kernel, key, text)
+        for arch, kernels in recording.votes.items()
+        for kernel, entries in kernels.items()
+        if kernel in recording.timings.get(arch, {})
+        for key, text in entries.items()
+        if key in recording.timings[arch][kernel] and not recording.timings[arch][kernel][key].may_win(text)
+    ]
+    if not untimed:
+        return recording
+    votes = {arch: {kernel: dict(keys) for kernel, keys in held.items()} for arch, held in recording.votes.items()}
+    seen = {
+        arch: {kernel: dict(keys) for kernel, keys in held.items()} for arch, held in recording.observations.items()
+    }
+    for arch, kernel, key, text in untimed:
+        del votes[arch][kernel][key]
+        seen.setdefault(arch, {}).setdefault(kernel, {})[key] = Observation(text, IMPOSSIBLE_TIME)
+    return replace(recording, votes=votes, observations=seen)
+
+
+def _refuse_both_kinds(recording: Recording) -> None:
     both = [
         (arch, kernel, key)
         for arch, kernels in recording.observations.items()
@@ -128,12 +151,12 @@ def check_kinds(recording: Recording) -> None:
         if lookup_key(key) in map(lookup_key, recording.votes.get(arch, {}).get(kernel, {}))
     ]
     if both:
-        raise FormatError("an observation is no vote, yet this entry has both", ("observations", *both[0]))
+        raise FormatError("this entry has a vote and an observation; expected one of them", ("observations", *both[0]))
 
 
 def _config(value: Any) -> str:
     if isinstance(value, list):
-        raise FormatError("expected a config, found an array; votes and candidates' timings go in files of their own")
+        raise FormatError("expected a config, found an array; votes and timings belong in separate files")
     return config_text(value)
 
 
@@ -145,7 +168,7 @@ def _observation(value: Any) -> Observation:
 
 
 def read_timings(value: Any) -> TimedCandidates:
-    """The timings of an entry's candidates, `[[config, [median, p20, p80]], ...]` in ms.
+    """The timings of the candidates of an entry, `[[config, [median, p20, p80]], ...]` in ms.
 
     Raises:
         FormatError: With the path to what is wrong.
@@ -164,7 +187,10 @@ def read_timings(value: Any) -> TimedCandidates:
 
 
 def _milliseconds(value: object) -> tuple[float | None, float | None, float | None]:
-    """Median, 20th and 80th percentile in ms; null, and Triton's Infinity, mean that the candidate failed."""
+    """Median, 20th and 80th percentile in ms, all None if the candidate was not timed.
+
+    It failed if a time is null or Infinity, which Triton writes. A time that is not positive is a fault of the timer.
+    """
     three: list[Any] = value if isinstance(value, list) else [value] * 3
     if len(three) != 3:
         raise FormatError(f"expected [median, p20, p80] in ms, found {len(three)} numbers")
@@ -176,9 +202,7 @@ def _milliseconds(value: object) -> tuple[float | None, float | None, float | No
     try:
         median, p20, p80 = (float(number) for number in three)
     except OverflowError:
-        raise FormatError("expected milliseconds, found an integer beyond every clock") from None
-    if not all(number >= 0 for number in (median, p20, p80)):  # nor is NaN
-        raise FormatError(f"expected milliseconds, found {median}, {p20}, {p80}")
-    if any(map(math.isinf, (median, p20, p80))):
+        raise FormatError("expected milliseconds, found an integer too large for a float") from None
+    if not all(0 < number < math.inf for number in (median, p20, p80)):  # false for NaN as well
         return None, None, None
     return median, p20, p80

@@ -1,15 +1,17 @@
-"""What stands in files by architecture, kernel and shape key, every name checked."""
+"""Sections of files: values by architecture, kernel and shape key, with every name checked."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.model.canonical import check_text, describe
-from tuning_registry.model.names import lookup_key, normal_arch, top_module
+from tuning_registry.model.names import is_known_arch, lookup_key, normal_arch, top_module
 
 MAX_NAME_BYTES = 1000
+_LIKE_AN_ARCH = re.compile(r"\s*(sm_?(\d|$)|gfx|\(?\d)", re.IGNORECASE)
 
 T = TypeVar("T")
 
@@ -17,27 +19,40 @@ T = TypeVar("T")
 def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[str, dict[str, T]]]:
     """`{arch: {kernel: {key: value}}}` with every name checked and every value passed through `read`.
 
-    Architectures are brought to their normal form; two spellings of one may stand side by side as long
-    as they do not hold the same entry.
+    Architectures are normalised. A file may use two spellings of one architecture if they do not hold the same entry.
 
     Raises:
         FormatError: With the path to what is wrong.
     """
     result: dict[str, dict[str, dict[str, T]]] = {}
     for arch, kernels in _object(document, (), "an object of architectures").items():
-        table = result.setdefault(normal_arch(_check_length(_name(arch, (arch,)), (arch,))), {})
+        table = result.setdefault(read_arch(_check_length(_name(arch, (arch,)), (arch,)), (arch,)), {})
         for kernel, entries in _object(kernels, (arch,), "an object of kernels").items():
             _check_length(top_module(_name(kernel, (arch, kernel))), (arch, kernel))
             known = table.setdefault(kernel, {})
             for key, value in _object(entries, (arch, kernel), "an object of shape keys").items():
                 check_text(key, (arch, kernel, key))
                 if key in known:
-                    raise FormatError("the same entry under two spellings of one architecture", (arch, kernel, key))
+                    raise FormatError(
+                        "two spellings of one architecture hold this entry; expected one", (arch, kernel, key)
+                    )
                 try:
                     known[key] = read(value)
                 except FormatError as fault:
                     raise fault.under(arch, kernel, key) from fault
     return result
+
+
+def read_arch(text: str, path: tuple[str, ...]) -> str:
+    """The normal form of an architecture. One of another vendor is kept as given.
+
+    Raises:
+        FormatError: It begins like an architecture of NVIDIA or AMD, but is not one.
+    """
+    arch = normal_arch(text)
+    if not is_known_arch(arch) and _LIKE_AN_ARCH.match(text):
+        raise FormatError("not an architecture; expected one like sm90, gfx942 or 9.0", path)
+    return arch
 
 
 def check_twin_keys(file: str, arch: str, kernel: str, keys: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The per-arch table: building it, writing it, finding the live candidate of an entry."""
+"""The per-arch table: reading it, building its bytes, and finding the live candidate of an entry."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from tuning_registry.errors import FormatError, RecordingError, TableError
-from tuning_registry.formats.files import kind_of, parse_json, read_bytes, write_atomically
-from tuning_registry.formats.sections import read_entries
+from tuning_registry.formats.files import kind_of, parse_json, read_bytes
+from tuning_registry.formats.sections import read_arch, read_entries
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import (
     check_text,
@@ -30,8 +30,11 @@ from tuning_registry.model.names import (
     positional_key,
 )
 
-EXTRA: Final = "tuning_registry"  # the one top-level object that is ours; everything else is the seed's
+EXTRA: Final = "tuning_registry"  # the one top-level object that this project adds to the seed's form
 FORMAT_VERSION: Final = 1
+# Version of the rule by which `TunedTable.find` chooses. A table that was made for another rule must not decide by this
+# one: `selection_rule` in EXTRA states it, and absent means 1.
+SELECTION_RULE: Final = 1
 
 C = TypeVar("C")
 Kernels = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -42,11 +45,11 @@ class Match(Generic[C]):
     """The answer to a lookup.
 
     Attributes:
-        candidate: The live candidate object the table names; None on a miss.
-        reason: Empty on a hit, else one of `no table`, `no kernel`, `ambiguous name`, `no key`,
+        candidate: The live candidate object that the table names; None on a miss.
+        reason: Empty on a hit, otherwise one of `no table`, `no kernel`, `ambiguous name`, `no key`, `unusable entry`,
             `not a candidate`, `ambiguous config`.
-        kernel: The table's kernel name that matched, empty if none did.
-        key: The table's key that matched (perhaps `*`), empty if none did.
+        kernel: The kernel name in the table that matched; empty if none did.
+        key: The key in the table that matched (`*` for any key); empty if none did.
     """
 
     candidate: C | None
@@ -62,84 +65,101 @@ class TunedTable:
         arch: The architecture, in any accepted spelling.
         kernels: `{kernel: {key: config}}`; configs as in a table file.
         provenance: The other fields of the file: `triton`, `packages`, `source`, `tuning_registry`.
+        keep_unusable: Keep entries whose config is not accepted in `unusable`, instead of raising an error.
+
+    Attributes:
+        unusable: Why an entry cannot be used, by kernel and key. Looking it up is a miss.
 
     Raises:
         FormatError: A name or a config is not accepted; `path` leads to it.
 
-    False in a boolean context when it holds no kernel.
+    A table without kernels is false in a boolean context.
     """
 
-    def __init__(self, arch: str, kernels: Kernels, provenance: Mapping[str, Any] | None = None) -> None:
-        self.arch = normal_arch(check_text(arch, ("arch",)))
+    def __init__(
+        self, arch: str, kernels: Kernels, provenance: Mapping[str, Any] | None = None, *, keep_unusable: bool = False
+    ) -> None:
+        self.arch = read_arch(check_text(arch, ("arch",)), ("arch",))
         self.provenance: dict[str, Any] = dict(provenance or {})
-        texts = read_entries({"table": kernels}, config_text)["table"]
-        self._texts = texts
-        self._spellings = {kernel: _spellings(entries) for kernel, entries in texts.items()}
-        # Kernels known by the name of each bare entry; the table's own qualified entries are the first of them.
+        held = read_entries({"kernels": kernels}, _text_or_fault if keep_unusable else config_text)["kernels"]
+        self.unusable: dict[tuple[str, str], str] = {
+            (kernel, key): str(text)
+            for kernel, entries in held.items()
+            for key, text in entries.items()
+            if isinstance(text, FormatError)
+        }
+        self._texts = {
+            kernel: {key: text for key, text in entries.items() if isinstance(text, str)}
+            for kernel, entries in held.items()
+        }
+        self._spellings = {kernel: _spellings(entries) for kernel, entries in held.items()}
+        # Kernels that could be meant by each bare entry. The qualified entries of the table are the first of them.
         self._users: dict[str, set[str]] = {}
-        self.declare(kernel for kernel in texts if kernel != bare_name(kernel) and bare_name(kernel) in texts)
+        self.declare(kernel for kernel in held if kernel != bare_name(kernel) and bare_name(kernel) in held)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to look up."""
+        """Whether the table holds a kernel."""
         return bool(self._texts)
 
     def __len__(self) -> int:
-        """The number of entries."""
+        """The number of entries that can be used."""
         return sum(map(len, self._texts.values()))
 
     def __repr__(self) -> str:
-        """Arch and size, for logs."""
+        """The architecture and the size, for logs."""
         return f"<TunedTable {self.arch}: {len(self._texts)} kernels, {len(self)} entries>"
 
     @property
     def kernels(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """`{kernel: {key: config}}`, every config with its six fields."""
+        """`{kernel: {key: config}}` of the entries that can be used, every config with its six fields."""
         return {
             kernel: {key: load_config(text) for key, text in entries.items()} for kernel, entries in self._texts.items()
         }
 
     @property
     def texts(self) -> Mapping[str, Mapping[str, str]]:
-        """`{kernel: {key: canonical text}}`, in the table's own spelling."""
+        """`{kernel: {key: canonical text}}` of the entries that can be used, with keys as the table spells them."""
         return self._texts
 
     @property
     def packages(self) -> dict[str, str]:
-        """Version by distribution, as the table states it; what is no text, in words."""
+        """Version by distribution, as stated in the table; a value that is not a string is described."""
         stated = self.provenance.get("packages") or {}
         return {name: version if isinstance(version, str) else describe(version) for name, version in stated.items()}
 
     @property
     def has_bare_names(self) -> bool:
-        """Whether an entry names its kernel without a module: then `declare` matters."""
+        """Whether an entry names its kernel without a module, so that `declare` matters."""
         return any("." not in kernel for kernel in self._texts)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the kernels, the one a table file states: equal digests pin equal choices."""
-        return kernels_digest(self.kernels)
+        """SHA-256 of the kernels, as a table file states it. Tables with equal digests pin equal choices."""
+        kernels: dict[str, dict[str, Any]] = dict(self.kernels)
+        for kernel, key in self.unusable:
+            kernels[kernel][key] = None
+        return kernels_digest(kernels)
 
     def lookup(self, kernel: str, key: str, candidates: Sequence[C]) -> C | None:
         """The live candidate that the table names for this kernel and key, or None (see `find`)."""
         return self.find(kernel, key, candidates).candidate
 
     def text_for(self, kernel: str, key: str) -> str | None:
-        """Canonical text of the config that the table holds for a kernel and key, in the order of `find`."""
+        """The canonical text of the config in the table for a kernel and key, looked up in the order of `find`."""
         for name in dict.fromkeys((kernel, bare_name(kernel))):
-            entries = self._texts.get(name)
-            found = self._spelling(name, entries, key) if entries else None
-            if entries and (found is not None or ANY_KEY in entries):
-                return entries[ANY_KEY if found is None else found]
+            found = self._spelling(name, key)
+            if found is not None:
+                return self._texts[name].get(found)
         return None
 
     def find(self, kernel: str, key: str, candidates: Sequence[C]) -> Match[C]:
-        """Look an entry up and match it to a live candidate, saying why where there is none.
+        """Look up an entry and match it to a live candidate; a miss has a reason.
 
         The first of these that exists decides: qualified name with this key, qualified name with `*`,
-        bare name with this key, bare name with `*`. An entry that names no live candidate is a miss and
-        does not fall through. The candidate is returned as the object it is, hooks and all; it is found
-        by its fields, never by `==`. An entry that names several candidates, which differ in their hook
-        alone, names none: a hook is no field, so the entry cannot say which of them was meant.
+        bare name with this key, bare name with `*`. An entry that cannot be used, or matches no live candidate, is a
+        miss; the search does not go on. The candidate itself is returned, with its hooks. It is found by its fields,
+        never by `==`. An entry that matches several candidates, which differ only in their hooks, is a miss as well:
+        a hook is not a field, so the entry cannot tell them apart.
 
         Args:
             kernel: `fn.__module__ + "." + fn.__name__`, or a bare name.
@@ -152,24 +172,23 @@ class TunedTable:
             return Match(None, "no key")
         reason = "no kernel"
         for name in dict.fromkeys((kernel, bare_name(kernel))):
-            entries = self._texts.get(name)
-            if entries is None:
+            if name not in self._texts:
                 continue
             if name != kernel and self._is_ambiguous(name, kernel):
                 return Match(None, "ambiguous name", name)
-            found = self._spelling(name, entries, key)
-            if found is None and ANY_KEY in entries:
-                found = ANY_KEY
+            found = self._spelling(name, key)
+            if (name, found) in self.unusable:
+                return Match(None, "unusable entry", name, str(found))
             if found is not None:
-                return Match(*_matching(entries[found], candidates), name, found)
+                return Match(*_matching(self._texts[name][found], candidates), name, found)
             reason = "no key"
         return Match(None, reason)
 
     def declare(self, kernels: Iterable[str]) -> None:
-        """Say which qualified kernels this process has, before looking any of them up.
+        """Declare which qualified kernels this process has, before looking any of them up.
 
         A bare name in the table serves a kernel only while no other kernel of that name is known. Declaring
-        them all first makes the answer the same whichever is launched first.
+        all kernels first makes the answer independent of which is launched first.
         """
         for kernel in kernels:
             self._users.setdefault(bare_name(kernel), set()).add(kernel)
@@ -180,21 +199,29 @@ class TunedTable:
             users.add(kernel)
         if len(users) > 1:
             warn(
-                "table entry %s could mean %s: not pinned. Record again: new recordings carry "
-                "qualified names.", name, " or ".join(sorted(users)),
+                "table entry %s could mean %s, so it is not used. Record again: new recordings have qualified "
+                "names.", name, " or ".join(sorted(users)),
             )  # fmt: skip
         return len(users) > 1
 
-    def _spelling(self, kernel: str, entries: Mapping[str, str], key: str) -> str | None:
-        """The spelling under which the table holds `key`: itself, an equal one, or one without names."""
-        if key in entries:
+    def _spelling(self, kernel: str, key: str) -> str | None:
+        """The key in the table that decides about `key`: the same, an equal one, one without names, or `*`."""
+        if key in self._texts.get(kernel, ()):
             return key
-        equal = self._spellings[kernel]
-        return equal.get(lookup_key(key)) or equal.get(positional_key(key))
+        equal = self._spellings.get(kernel, {})
+        return equal.get(lookup_key(key)) or equal.get(positional_key(key)) or equal.get(ANY_KEY)
 
 
-def _spellings(entries: Mapping[str, str]) -> dict[str, str]:
-    """Each key of a kernel by its lookup spelling; of equal keys the smallest spelling stands."""
+def _text_or_fault(config: object) -> str | FormatError:
+    """The canonical text of a config, or why it has none."""
+    try:
+        return config_text(config)
+    except FormatError as fault:
+        return fault
+
+
+def _spellings(entries: Iterable[str]) -> dict[str, str]:
+    """Each key of a kernel by its lookup spelling; of equal keys the smallest."""
     equal: dict[str, str] = {}
     for key in sorted(entries):
         equal.setdefault(positional_key(key) if is_positional(key) else lookup_key(key), key)
@@ -202,7 +229,7 @@ def _spellings(entries: Mapping[str, str]) -> dict[str, str]:
 
 
 def _matching(text: str, candidates: Iterable[C]) -> tuple[C | None, str]:
-    """The one candidate of this text, or the reason why there is none."""
+    """The one candidate with this text, or the reason why there is none."""
     matches = [candidate for candidate in candidates if live_config_text(candidate) == text]
     if not matches:
         return None, "not a candidate"
@@ -225,9 +252,9 @@ def table_payload(arch: str, kernels: Kernels, source: str = "", *, triton: str 
         arch: Architecture.
         kernels: `{kernel: {key: config}}`; missing optional config fields are filled in.
         source: Free text: which recording it comes from.
-        triton: Triton version of the recordings; empty when unknown.
+        triton: Triton version of the recordings; empty if unknown.
         packages: Version by distribution, as recorded.
-        extra: Further fields for our own top-level object (policy, runs, ...).
+        extra: Further fields for the top-level object `tuning_registry` (policy, runs, ...).
 
     Raises:
         FormatError: A name or config is not accepted.
@@ -239,50 +266,45 @@ def table_payload(arch: str, kernels: Kernels, source: str = "", *, triton: str 
 
 
 def table_bytes(payload: Mapping[str, Any]) -> bytes:
-    """The one byte sequence of a table: UTF-8, LF, one final newline, whatever the platform."""
+    """The bytes of a table, the same on every platform: UTF-8, LF, one final newline."""
     return (dump_json(payload, indent=1) + "\n").encode()
-
-
-def write(arch: str, kernels: Kernels, path: str | Path, source: str = "", *, triton: str = "",
-          packages: Mapping[str, str] | None = None) -> None:  # fmt: skip
-    """Write a table file, atomically.
-
-    Raises:
-        FormatError: A name or config is not accepted.
-        FileError: The file cannot be written; an old one is untouched.
-    """
-    payload = table_payload(arch, kernels, source, triton=triton, packages=packages)
-    write_atomically(Path(path), table_bytes(payload))
 
 
 def read_table(path: Path) -> TunedTable:
     """The table in a file.
 
+    Entries that cannot be used are kept apart in `TunedTable.unusable`. If the file does not state an architecture, its
+    name (`sm90.json`) does.
+
     Raises:
         FileError: The file cannot be read.
-        TableError: It is no table; says where and what was expected.
+        TableError: It is not a table; names the place and what was expected.
     """
     file = str(path)
     try:
         document = parse_json(read_bytes(path), file)
+        arch = normal_arch(path.stem)
+        if isinstance(document, dict) and "kernels" in document and is_known_arch(arch):
+            document.setdefault("arch", arch)
         _check_shape(document)
         provenance = {name: value for name, value in document.items() if name not in {"arch", "kernels"}}
-        table = TunedTable(document["arch"], document["kernels"], provenance)
+        table = TunedTable(document["arch"], document["kernels"], provenance, keep_unusable=True)
     except RecordingError as fault:
         raise TableError(str(fault)) from fault
     except FormatError as fault:
-        path_shown = tuple(step for step in fault.path if step != "table")
-        raise TableError(str(RecordingError(file, fault.what, path_shown))) from fault
+        raise TableError(str(RecordingError(file, fault.what, fault.path))) from fault
     return table
 
 
 def _what_instead(document: object) -> str:
     if not isinstance(document, dict) or document.keys() & {"arch", "kernels"}:
         return ""
-    if "format" in document or any(is_known_arch(normal_arch(name)) for name in document):
-        return "; this is a recording, which `registry export` makes a table of"
     found = kind_of(document)
-    return f"; this is {found}" if found else ""
+    if found:
+        return f"; this is {found}"
+    if "format" in document or any(is_known_arch(normal_arch(name)) for name in document):
+        return "; this is a recording. Make a table from it with `registry merge`"
+    return ""
 
 
 def _check_shape(document: object) -> None:
@@ -297,6 +319,10 @@ def _check_shape(document: object) -> None:
     if not document["arch"]:
         raise FormatError("an empty name", ("arch",))
     ours = document.get(EXTRA, {})
-    version = ours.get("version", FORMAT_VERSION) if isinstance(ours, dict) else None
-    if type(version) is not int or version > FORMAT_VERSION:
-        raise FormatError(f"expected table version {FORMAT_VERSION}, found {describe(version)}", (EXTRA, "version"))
+    if not isinstance(ours, dict):
+        raise FormatError(f"expected an object, found {describe(ours)}", (EXTRA,))
+    for name, known in (("version", FORMAT_VERSION), ("selection_rule", SELECTION_RULE)):
+        version = ours.get(name, known)
+        if type(version) is not int or version > known:
+            newer = "; a newer tuning-registry may read it" if type(version) is int else ""
+            raise FormatError(f"expected {name} {known}, found {describe(version)}{newer}", (EXTRA, name))

@@ -1,1 +1,1 @@
-"""What things are: configs, names, records and the filters over them. Standard library only."""
+"""The values of the domain: configs, names, records, filters and results. Standard library only."""

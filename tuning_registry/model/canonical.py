@@ -13,12 +13,19 @@ from typing import Any
 
 from tuning_registry.errors import FormatError
 
-# The six fields of a config, each with the check its value must pass.
-# Defaults exist only for the fields that the seed's recordings leave out (Triton's own defaults).
+# The six fields of a config. Only fields that early recordings leave out have a default (the same as Triton's).
 DEFAULTS: Mapping[str, object] = {"num_ctas": 1, "maxnreg": None, "ir_override": None}
 FIELDS = ("kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
-# Fields that other Triton releases write and that mean nothing at this value; with another value they
-# change the compiled kernel, so the config is refused. Source: triton.Config of 3.2 and 3.3 (warp
+# The launch options that some GPU can run: least, most, and whether null (Triton decides) is allowed.
+# 64 warps are 2,048 threads of 32 lanes or 4,096 of 64, more than any block holds; registers end at 255 per thread.
+RANGES: Mapping[str, tuple[int, int, bool]] = {
+    "num_warps": (1, 64, True),
+    "num_stages": (0, 64, True),
+    "num_ctas": (1, 32, False),
+    "maxnreg": (1, 1024, True),
+}
+# Fields that other Triton releases write and that have no effect at this value. Any other value changes the
+# compiled kernel, so the config is refused. Source: triton.Config of 3.2 and 3.3 (warp
 # specialisation) and Triton's autotune cache files (`pre_hook`).
 NEUTRAL: Mapping[str, object] = {
     "num_consumer_groups": 0,
@@ -28,7 +35,7 @@ NEUTRAL: Mapping[str, object] = {
     "pre_hook": None,
 }
 
-# Deeper values than this are no launch parameter of any kernel, and would exhaust a recursive reader.
+# No kernel has a launch parameter nested more deeply, and a recursive reader would exhaust its stack.
 MAX_DEPTH = 32
 MAX_DIGITS = 100_000
 # CPython refuses str() and int() of longer integers (sys.int_info.default_max_str_digits).
@@ -40,15 +47,15 @@ def parse_integer(digits: str) -> int:
     """The exact value of a JSON integer.
 
     Raises:
-        FormatError: It has more than MAX_DIGITS digits: converting one takes time that grows with their square.
+        FormatError: It has more than MAX_DIGITS digits; the time to convert it grows with their square.
     """
     if len(digits) > MAX_DIGITS:
-        raise FormatError(f"an integer of {len(digits)} digits; expected at most {MAX_DIGITS}")
+        raise FormatError(f"an integer of {len(digits):,} digits; expected at most {MAX_DIGITS:,}")
     return int(digits) if len(digits) < _SHORT_DIGITS else int(_EXACT.create_decimal(digits))
 
 
 def dump_json(value: object, indent: int | None = None, *, sort_keys: bool = True) -> str:
-    """`json.dumps(value, indent=indent, sort_keys=sort_keys)`, also for integers too long for Python's own conversion.
+    """`json.dumps(value, indent=indent, sort_keys=sort_keys)`, even for integers that Python refuses to convert.
 
     Raises:
         ValueError: A float is not finite.
@@ -65,7 +72,7 @@ def dump_json(value: object, indent: int | None = None, *, sort_keys: bool = Tru
 
 
 def _mark_long_integers(value: Any, found: list[str]) -> Any:
-    """`value` with every long integer replaced by a NUL-framed mark (no accepted text holds a NUL)."""
+    """`value` with every long integer replaced by a mark between NULs, which no accepted text holds."""
     if isinstance(value, Mapping):
         return {name: _mark_long_integers(item, found) for name, item in value.items()}
     if isinstance(value, list):
@@ -79,16 +86,27 @@ def _mark_long_integers(value: Any, found: list[str]) -> Any:
 def config_text(config: object) -> str:
     """The canonical text of a config: `json.dumps(config, sort_keys=True)` of its six fields.
 
-    Two configs are the same exactly when their texts are. Type and value decide: `true`, `1` and `1.0`
-    give three texts, `1e2` and `100.0` one, `-0.0` and `0.0` two.
+    Two configs are equal if and only if their texts are. Type and value count: `true`, `1` and `1.0`
+    give three texts, `1e2` and `100.0` give one, `-0.0` and `0.0` give two.
 
     Args:
-        config: A mapping as read from JSON. `num_ctas`, `maxnreg` and `ir_override` may be absent and
-            then mean 1, null and null.
+        config: A mapping as read from JSON. If absent, `num_ctas`, `maxnreg` and `ir_override` are 1, null and
+            null.
 
     Raises:
-        FormatError: A field is missing, unknown or of the wrong type; `path` leads to it.
+        FormatError: A field is missing, unknown, of the wrong type or out of range (`RANGES`); `path` leads to it.
     """
+    full = _full_config(config)
+    for field, (least, most, has_null) in RANGES.items():
+        value = full[field]
+        if value is not None and not least <= value <= most:
+            null = " or null" if has_null else ""
+            raise FormatError(f"expected an integer from {least} to {most}{null}, found {describe(value)}", (field,))
+    return dump_json(full)
+
+
+def _full_config(config: object) -> dict[str, Any]:
+    """The six fields of a config, each of the right type; launch options may be out of range."""
     if not isinstance(config, Mapping):
         raise FormatError(f"expected a config object, found {describe(config)}")
     full = {**DEFAULTS, **config}
@@ -98,17 +116,19 @@ def config_text(config: object) -> str:
             raise FormatError(f"unknown config field; known are {', '.join(FIELDS)}", (field,))
         if not _same(value, NEUTRAL[field]):
             raise FormatError(
-                f"{describe(value)} changes the kernel and cannot be stored; expected it absent", (field,)
+                f"{describe(value)} changes the kernel and cannot be stored; expected no such field", (field,)
             )
     for field in FIELDS:
         if field not in full:
             raise FormatError(f"required config field {field!r} is missing", (field,))
         _CHECKS[field](full[field], (field,))
-    return dump_json(full)
+    return full
 
 
 def parse_config(text: str) -> dict[str, Any]:
     """The config whose canonical text is `text`; the strict inverse of `config_text`.
+
+    Also reads texts with launch options out of range, which older databases may hold.
 
     Raises:
         FormatError: `text` is not a canonical text.
@@ -117,22 +137,21 @@ def parse_config(text: str) -> dict[str, Any]:
         config = load_config(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not the canonical text of a config: {error}") from error
-    if config_text(config) != text:
-        raise FormatError("not the canonical text of a config: same value, other spelling")
+    if dump_json(_full_config(config)) != text:
+        raise FormatError("not the canonical text of a config: the value is valid but spelled differently")
     return config
 
 
 def load_config(text: str) -> dict[str, Any]:
-    """The config of a text that `config_text` has given, unchecked."""
+    """The config of a text that `config_text` returned; not checked."""
     config: dict[str, Any] = json.loads(text, parse_int=parse_integer)
     return config
 
 
 def live_config_text(candidate: object) -> str | None:
-    """The canonical text of a live `triton.Config`, or None where it has none.
+    """The canonical text of a live `triton.Config`, or None if no table can hold it.
 
-    None means that a launch field at a non-default value, or a kwarg without a JSON value, sets the
-    candidate apart from everything a table can hold.
+    None means that a launch field that tables do not have is not at its default, or that a kwarg has no JSON value.
     """
     try:
         kwargs = {name: _listed(value) for name, value in dict(candidate.kwargs).items()}  # type: ignore[attr-defined]
@@ -140,20 +159,19 @@ def live_config_text(candidate: object) -> str | None:
         for field in FIELDS[1:]:
             config[field] = _listed(getattr(candidate, field, DEFAULTS.get(field)))
         for field, neutral in NEUTRAL.items():
-            if field != "pre_hook":  # a hook is no stored value: it survives because the live object is launched
+            if field != "pre_hook":  # hooks are not stored; the live object is launched, so its hook runs
                 config[field] = getattr(candidate, field, neutral)
         return config_text(config) if _launches_as_written(candidate, config) else None
-    except Exception:  # noqa: BLE001  # somebody else's object, in a training job: whatever it raises, it has no text
+    except Exception:  # noqa: BLE001  # a foreign object in a training job: if it raises anything, it has no text
         return None
 
 
 def _launches_as_written(candidate: Any, config: Mapping[str, Any]) -> bool:
-    """Whether what `all_kwargs()` gives to the launch is what `config` says, and nothing besides.
+    """Whether `all_kwargs()` passes exactly the values of `config` to the launch.
 
-    A backend's own `Config` adds launch fields by overriding `all_kwargs` (triton-ascend: `multibuffer`). Such
-    a field is dropped at the default that the class's `__init__` states for it, and sets the candidate apart at
-    any other value. Attributes that `all_kwargs` does not pass on are no launch fields: torch notes its own
-    bookkeeping on configs.
+    The `Config` of a backend can add launch fields by overriding `all_kwargs` (triton-ascend adds `multibuffer`). Such
+    a field is ignored at the default of the class's `__init__`; at any other value the config differs.
+    Attributes that `all_kwargs` does not pass on do not count: torch keeps bookkeeping on configs.
     """
     if not hasattr(candidate, "all_kwargs"):
         return True
@@ -178,25 +196,25 @@ def text_digest(text: str) -> str:
 
 
 def check_text(text: object, path: tuple[str, ...] = ()) -> str:
-    """`text` itself, once it is known that both databases can hold it.
+    """Return `text` if both databases can hold it.
 
     Raises:
-        FormatError: Not a string, or it holds NUL or a lone surrogate.
+        FormatError: It is not a string, or it holds NUL or a lone surrogate.
     """
     if not isinstance(text, str):
         raise FormatError(f"expected a string, found {describe(text)}", path)
     if "\0" in text:
-        raise FormatError("a NUL character, which no database text can hold", path)
+        raise FormatError("a NUL character, which databases cannot store", path)
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise FormatError("a lone surrogate, which is no character", path) from None
+            raise FormatError("a lone surrogate, which is not a character", path) from None
     return text
 
 
 def describe(value: object) -> str:
-    """What `value` is, in JSON's words and short enough for an error message."""
+    """A JSON value in words, short enough for an error message."""
     if isinstance(value, bool) or value is None:
         return "null" if value is None else str(value).lower()
     if isinstance(value, int):
@@ -214,7 +232,7 @@ def _same(value: object, other: object) -> bool:
 
 
 def _listed(value: object) -> object:
-    """A live value as JSON keeps it: tuples as lists; enum members and NumPy's numbers as plain integers."""
+    """A live value as JSON stores it: tuples become lists; enum members and NumPy integers become plain integers."""
     if isinstance(value, list | tuple):
         return [_listed(item) for item in value]
     if not isinstance(value, bool | str) and hasattr(value, "__index__"):
@@ -222,14 +240,10 @@ def _listed(value: object) -> object:
     return value
 
 
-def _check_count(value: object, path: tuple[str, ...]) -> None:
-    if type(value) is not int:
-        raise FormatError(f"expected an integer, found {describe(value)}", path)
-
-
-def _check_maxnreg(value: object, path: tuple[str, ...]) -> None:
-    if value is not None and type(value) is not int:
-        raise FormatError(f"expected an integer or null, found {describe(value)}", path)
+def _check_launch_option(value: object, path: tuple[str, ...]) -> None:
+    has_null = RANGES[path[0]][2]
+    if type(value) is not int and not (value is None and has_null):
+        raise FormatError(f"expected an integer{' or null' if has_null else ''}, found {describe(value)}", path)
 
 
 def _check_ir_override(value: object, path: tuple[str, ...]) -> None:
@@ -245,10 +259,10 @@ def _check_kwargs(value: object, path: tuple[str, ...]) -> None:
 
 
 def check_value(value: object, path: tuple[str, ...]) -> None:
-    """Refuse what JSON or a database cannot hold exactly: NaN, Infinity, NUL, deep nesting, unknown types.
+    """Refuse values that JSON or a database cannot store exactly: NaN, Infinity, NUL, deep nesting, unknown types.
 
     Raises:
-        FormatError: With the path to the value.
+        FormatError: Its path leads to the value.
     """
     if len(path) > MAX_DEPTH:
         raise FormatError(f"nested more than {MAX_DEPTH} levels deep", path[:3])
@@ -270,9 +284,6 @@ def check_value(value: object, path: tuple[str, ...]) -> None:
 
 _CHECKS: Mapping[str, Callable[[object, tuple[str, ...]], None]] = {
     "kwargs": _check_kwargs,
-    "num_warps": _check_count,
-    "num_stages": _check_count,
-    "num_ctas": _check_count,
-    "maxnreg": _check_maxnreg,
+    **dict.fromkeys(RANGES, _check_launch_option),
     "ir_override": _check_ir_override,
 }

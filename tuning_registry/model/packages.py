@@ -1,4 +1,4 @@
-"""Which distribution owns a kernel's top-level module, and in which version it was recorded."""
+"""The distribution that owns each kernel's top-level module, with its recorded version."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 from tuning_registry.model.names import normal_distribution
 from tuning_registry.model.records import Header
 
-# Distributions whose top-level module has another name, for recordings that do not say which
-# distribution owns what. Source: the projects' own metadata on the Python package index.
+# Distributions whose top-level module has another name, for recordings that do not state which distribution owns
+# which module. Source: the projects' own metadata on the Python package index.
 _WELL_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "fla": ("fla-core", "flash-linear-attention"),
     "megatron": ("megatron-core",),
@@ -18,10 +18,10 @@ _WELL_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def module_owners(modules: Iterable[str], header: Header) -> dict[str, tuple[str, str]]:
-    """`{module: (distribution, version)}` for the modules whose owner's version is recorded.
+    """The owner of each module, `{module: (distribution, version)}`, if the owner's version is recorded.
 
-    The recording's own `modules` decides; without it, a distribution named like the module, then the
-    well-known exceptions. A module whose owner has no version is left out: its version is missing.
+    The recording's `modules` decides. Otherwise the owner is the distribution named like the module, or else a
+    well-known exception. A module is left out if the version of its owner is not recorded.
 
     Args:
         modules: Top-level modules of the kernels.

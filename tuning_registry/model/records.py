@@ -1,10 +1,12 @@
-"""The values that pass between readers, votes, database and tables: frozen, checked when made."""
+"""Recordings and their parts: frozen values, checked when they are made."""
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
+import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from tuning_registry.errors import FormatError
 from tuning_registry.model.canonical import check_text, describe, text_digest
-from tuning_registry.model.names import is_known_arch, normal_arch, normal_distribution
+from tuning_registry.model.names import normal_distribution
 
 T = TypeVar("T")
 # By architecture, then kernel, then shape key.
@@ -21,10 +23,11 @@ ByEntry = Mapping[str, Mapping[str, Mapping[str, T]]]
 
 Times = tuple[float, float, float]  # median, 20th and 80th percentile, in milliseconds
 FAILED: Final[Times] = (math.nan, math.nan, math.nan)
+_MEDIAN: Final = struct.Struct("d")  # the first of three
 
 
 class Timing(NamedTuple):
-    """One candidate (its canonical text) and its times in milliseconds, all None when it failed."""
+    """One candidate (its canonical text) and its times in milliseconds, all None if it failed or has no possible time."""
 
     config: str
     median_ms: float | None
@@ -34,7 +37,7 @@ class Timing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimedCandidates:
-    """The candidates of one entry as one rank timed them, in columns: a fleet's recordings hold millions.
+    """The candidates of one entry as one rank timed them; stored as columns, since a fleet records millions.
 
     Attributes:
         configs: Canonical texts, sorted.
@@ -47,10 +50,10 @@ class TimedCandidates:
 
     @classmethod
     def from_timings(cls, timings: Iterable[Timing]) -> TimedCandidates:
-        """The columns of these rows, in whatever order.
+        """The columns of these rows, given in any order.
 
         Raises:
-            FormatError: One candidate stands twice.
+            FormatError: A candidate appears twice.
         """
         rows = sorted(timings, key=lambda timing: timing.config)
         configs = tuple(row.config for row in rows)
@@ -64,16 +67,24 @@ class TimedCandidates:
         return len(self.configs)
 
     def __iter__(self) -> Iterator[Timing]:
-        """One row a candidate."""
+        """One row per candidate."""
         for text, times in zip(self.configs, self.times_ms, strict=True):
             yield Timing(text, *(times or (None,) * 3))
 
     @property
     def times_ms(self) -> Sequence[Times | None]:
-        """The times in the order of the configs; None for one that failed."""
+        """The times in the order of the configs; None for a candidate that failed."""
         flat = array("d", self.packed_ms)
         triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
         return [None if math.isnan(three[0]) else three for three in triples]
+
+    def may_win(self, text: str) -> bool:
+        """Whether a candidate has a time here, or is not among those that were timed."""
+        position = bisect.bisect_left(self.configs, text)
+        if self.configs[position : position + 1] != (text,):
+            return True
+        (median,) = _MEDIAN.unpack_from(self.packed_ms, position * _MEDIAN.size * 3)
+        return not math.isnan(median)
 
     @property
     def fingerprint(self) -> str:
@@ -82,21 +93,21 @@ class TimedCandidates:
 
 
 def candidate_set_digest(configs: Iterable[str]) -> str:
-    """Fingerprint of the candidates an entry was chosen from, pruned ones left out: equal sets have equal ones.
+    """The fingerprint of the candidates that an entry was chosen from, without those that were pruned.
 
-    SHA-256 of the canonical texts, sorted and joined by line ends.
+    It is the SHA-256 of the canonical texts, sorted and joined by line ends.
     """
     return _digest_of_sorted(tuple(sorted(configs)))
 
 
-@functools.lru_cache(maxsize=4096)  # ranks choose from the same few sets over and over
+@functools.lru_cache(maxsize=4096)  # ranks choose from the same few sets again and again
 def _digest_of_sorted(configs: tuple[str, ...]) -> str:
     return text_digest("\n".join(configs))
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A choice that is no vote: its config's canonical text (None: nothing ran) and why it does not vote."""
+    """A choice that does not vote: its config's canonical text (None if nothing ran) and the reason."""
 
     config: str | None
     reason: str
@@ -104,7 +115,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a recording says about itself; None and empty mean that it does not say.
+    """The facts that a recording states about itself; None or an empty value means that it does not state one.
 
     Attributes:
         run: Name of the job.
@@ -117,7 +128,7 @@ class Header:
         triton: Triton's version.
         packages: Version by distribution name.
         modules: Distribution name by top-level module ("fla" belongs to "fla-core").
-        source: Free text: where the recording comes from.
+        source: Free text about the origin of the recording.
     """
 
     run: str | None = None
@@ -133,33 +144,37 @@ class Header:
     source: str | None = None
 
     def __post_init__(self) -> None:
-        """Raises FormatError for a value of the wrong type or range."""
+        """Check every value.
+
+        Raises:
+            FormatError: A value has the wrong type or range.
+        """
         for name in _TEXTS:
             value = getattr(self, name)
             if value is not None and not check_text(value, (name,)) and name in {"run", "triton"}:
-                raise FormatError("an empty string; expected a name, or the field absent", (name,))
+                raise FormatError("an empty string; expected a name, or no such field", (name,))
         for name, least in _COUNTS.items():
             _check_count(getattr(self, name), least, name)
         if self.rank is not None and self.world_size is not None and self.rank >= self.world_size:
-            raise FormatError(f"rank {self.rank} of a world of {self.world_size}", ("rank",))
+            raise FormatError(f"rank {self.rank} in a job of {self.world_size} ranks", ("rank",))
         if self.triton == NOT_STATED:
-            raise FormatError(f"{NOT_STATED!r} means not stated; leave the field out", ("triton",))
+            raise FormatError(f"{NOT_STATED!r} means that no version is stated; leave the field out", ("triton",))
         object.__setattr__(self, "packages", _normal_packages(self.packages))
         _check_strings(self.modules, "modules")
 
 
-# Reasons of observations: why a choice is not a vote. Databases hold them.
+# Reasons of observations: why a choice does not vote. Databases store them.
 SINGLE_CANDIDATE: Final = "single candidate"
 ALL_FAILED: Final = "every candidate failed"
 IMPOSSIBLE_TIME: Final = "impossible time"  # of the winner
 ECHO: Final = "echo of Triton's disk cache"
 IN_A_CACHE: Final = "winner in a Triton cache"  # nobody knows which rank timed it, or whether one rank did
-# Before the reason of an observation: a pinned launch that the table did not decide.
+# Prefix of the reason of an observation of a pinned launch that the table did not decide.
 MISS_REASON = "miss: "
-NOT_STATED = "none"  # how a filter asks for recordings that do not state a version: no version of its own
+NOT_STATED = "none"  # how a filter selects recordings that do not state a version; not a version itself
 _TEXTS = ("run", "host", "device_name", "device_arch", "triton", "source")
 _COUNTS = {"rank": 0, "world_size": 1, "multiprocessor_count": 0}
-_INT32 = 2**31  # what an INTEGER column of Postgres holds
+_INT32 = 2**31  # the limit of an INTEGER column in Postgres
 
 
 def _check_count(value: object, least: int, name: str) -> None:
@@ -182,24 +197,26 @@ def _normal_packages(packages: Mapping[str, str]) -> dict[str, str]:
     for name, version in packages.items():
         known = normal.setdefault(normal_distribution(name), version)
         if not name or not version or version == NOT_STATED:
-            raise FormatError("expected a name and a version, or the package left out", ("packages", name))
+            raise FormatError(
+                "expected a name and a version; leave the package out if there is none", ("packages", name)
+            )
         if known != version:
-            raise FormatError("the same distribution under two spellings and versions", ("packages", name))
+            raise FormatError("the same distribution has two spellings and two versions", ("packages", name))
     return normal
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What one rank of one run chose.
+    """The choices of one rank of one run.
 
     Attributes:
-        file: Where it was read, for messages.
-        header: What it says about itself.
+        file: The file it was read from, for messages.
+        header: The facts that it states about itself.
         votes: Canonical config text by arch, kernel and key.
-        observations: Choices that are no votes.
+        observations: Choices that do not vote.
         timings: Every candidate's timing, by entry.
-        candidate_sets: Fingerprint of the candidates an entry was chosen from, where these are not, or not only,
-            those that were timed.
+        candidate_sets: Fingerprint of the candidates that an entry was chosen from, if these are not exactly the
+            candidates that were timed.
     """
 
     file: str
@@ -208,8 +225,3 @@ class Recording:
     observations: ByEntry[Observation] = field(default_factory=dict)
     timings: ByEntry[TimedCandidates] = field(default_factory=dict)
     candidate_sets: ByEntry[str] = field(default_factory=dict)
-
-    def strange_archs(self) -> list[str]:
-        """Architectures that are spelled like no known one: stored as given, worth a word to the user."""
-        named = {*self.votes, *self.observations, *self.timings, *self.candidate_sets}
-        return sorted(arch for arch in named if not is_known_arch(normal_arch(arch)))

@@ -1,1 +1,1 @@
-"""What the command line and Python callers share: one function a command. Prints nothing."""
+"""The operations behind the command line and the Python API: one function per command. Nothing is printed."""

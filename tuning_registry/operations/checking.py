@@ -58,7 +58,7 @@ def check_table(store: Store, table: TunedTable, selection: Selection, today: st
                 installed: Callable[[str], str] | None = None) -> TableCheck:  # fmt: skip
     """Find every reason not to use a table as it is.
 
-    A problem is: the table was edited; it differs from a new export (`compare_with_votes` explains of which votes); an
+    A problem is: the table was edited; an entry cannot be used; the table differs from a new export (`compare_with_votes` explains of which votes); an
     override of its architecture has expired; ranks chose entries from other candidates than their newest recording; it was
     recorded with other versions than those installed here. A package that is not installed here is a note, since a
     login node has no Triton.
@@ -74,6 +74,7 @@ def check_table(store: Store, table: TunedTable, selection: Selection, today: st
         DatabaseError: There is no registry, or it cannot be read.
     """
     problems, notes = _digest_findings(table)
+    problems += [printable(f"unusable: {kernel} {key}: {why}") for (kernel, key), why in sorted(table.unusable.items())]
     compared = None
     try:
         compared = compare_with_votes(store, table, selection)

@@ -3,181 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
 
 from tuning_registry.db import queries
+from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
-from tuning_registry.errors import printable
-from tuning_registry.formats.short_configs import short_config
-from tuning_registry.model.canonical import parse_config
 from tuning_registry.model.names import ANY_KEY, lookup_key
 from tuning_registry.model.records import Times
-from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.reasons import why_elected, why_left_out
 from tuning_registry.operations.election.tally import EntryVotes, Winner, check_packages
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.winners import Election, elect_entries
+from tuning_registry.operations.explained import NOTHING, DeviceView, ExplainedConfig, ExplainedEntry, Explanation
 from tuning_registry.rules.evidence import ByConfig, Policy, median_of_medians
 from tuning_registry.rules.near_keys import NearKey, is_same_key, nearest_keys
 from tuning_registry.rules.overrides import BAN, Override
 from tuning_registry.rules.similar_names import similar_names
-
-NOTHING: Final = "nothing"  # in `ExplainedEntry.decided_by`: the entry has no config
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedConfig:
-    """One config of an entry that was chosen or timed.
-
-    Attributes:
-        config: Canonical text.
-        votes: Votes for it.
-        voters: The ranks that chose it, by run.
-        median_ms: Median over ranks of their medians; None if it was not timed or failed on most ranks.
-        timed_by: Number of ranks on which it was timed and worked.
-        failed_on: Number of ranks on which it failed.
-        slower_percent: 100 times its median over that of the fastest config, less 1.
-        banned_by: Id of the ban that keeps it from being elected; None if it is not banned.
-    """
-
-    config: str
-    votes: int
-    voters: Mapping[str, Sequence[int]]
-    median_ms: float | None
-    timed_by: int
-    failed_on: int
-    slower_percent: float | None
-    banned_by: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The config as JSON holds it."""
-        return {
-            "config": parse_config(self.config),
-            "votes": self.votes,
-            "runs": {run: list(ranks) for run, ranks in self.voters.items()},
-            "median_ms": self.median_ms,
-            "timed_by_ranks": self.timed_by,
-            "failed_on_ranks": self.failed_on,
-            "slower_than_fastest_percent": rounded(self.slower_percent),
-            "banned_by_override": self.banned_by,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceView:
-    """An entry as the ranks on one device see it: votes and median of medians (ms) by config."""
-
-    device: str
-    votes: Mapping[str, int]
-    medians_ms: Mapping[str, float]
-
-    @property
-    def configs(self) -> list[str]:
-        """Canonical texts, those with most votes first."""
-        return sorted({*self.votes, *self.medians_ms}, key=lambda text: (-self.votes.get(text, 0), text))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The view as JSON holds it."""
-        return {
-            "device": self.device or None,
-            "configs": [
-                {
-                    "config": parse_config(text),
-                    "votes": self.votes.get(text, 0),
-                    "median_ms": self.medians_ms.get(text),
-                }
-                for text in self.configs
-            ],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ExplainedEntry(Result):
-    """An entry of one version group.
-
-    Attributes:
-        entry: Arch, kernel, key, version group and votes.
-        config: The config it gets; None if it gets none.
-        why: The reason, in one sentence.
-        decided_by: The policy, `pin`, or `nothing`.
-        recordings: Number of recordings with votes on the architecture.
-        stale: Number of recordings that chose from other candidates than the newest one.
-        configs: Its config first, then those with most votes, then the fastest.
-        overrides: Pins and bans of its key or of `*`.
-        observed: Number of recordings that did not vote on it, by the reason that they state.
-        devices: Votes and timings by device; empty if all are from one device.
-    """
-
-    entry: EntryVotes
-    config: str | None
-    why: str
-    decided_by: str
-    recordings: int
-    stale: int
-    configs: tuple[ExplainedConfig, ...]
-    overrides: tuple[Override, ...]
-    observed: Mapping[str, int]
-    devices: tuple[DeviceView, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The explanation as JSON holds it."""
-        return {
-            **self.entry.head(),
-            "config": parse_config(self.config) if self.config else None,
-            "why": self.why,
-            "decided_by": str(self.decided_by),
-            "total_votes": self.entry.votes,
-            "recordings_on_arch": self.recordings,
-            "stale_recordings": self.stale,
-            "configs": [one.to_dict() for one in self.configs],
-            "overrides": [one.to_dict() for one in self.overrides],
-            "observations": dict(self.observed),
-            "devices": [one.to_dict() for one in self.devices],
-            **self.entry.versions(),
-        }
-
-    def __str__(self) -> str:
-        """One readable line."""
-        shown = short_config(self.config) if self.config else "no config"
-        return printable(f"{self.entry.arch} {self.entry.kernel} {self.entry.key}: {shown}: {self.why}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Explanation(Result):
-    """The entries that were found, with suggestions if none was.
-
-    Attributes:
-        entries: Sorted by kernel, key and version group.
-        kernels: The kernels that the name matches.
-        similar: Recorded kernels with a similar name, if it matches none.
-        elsewhere: Other architectures on which the kernel is recorded.
-        nearest: Recorded keys that differ least, if the key has no votes.
-        any_key: The `*` entry that would serve the key, if there is one.
-    """
-
-    entries: list[ExplainedEntry]
-    kernels: list[str]
-    similar: list[str]
-    elsewhere: list[str]
-    nearest: list[NearKey]
-    any_key: ExplainedEntry | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The explanation as JSON holds it."""
-        return {
-            "entries": [entry.to_dict() for entry in self.entries],
-            "similar_kernels": self.similar,
-            "recorded_on": self.elsewhere,
-            "nearest_keys": [near.key for near in self.nearest],
-        }
-
-    def __str__(self) -> str:
-        """One line per entry."""
-        return "\n".join(map(str, self.entries)) or "never recorded"
 
 
 def explain(store: Store, selection: Selection, key: str | None = None, policy: str = Policy.MAJORITY) -> Explanation:
@@ -199,29 +43,31 @@ def explain(store: Store, selection: Selection, key: str | None = None, policy: 
         explainer = _Explainer(election, policy)
         every = explainer.entries
         found = explainer.explain([entry for entry in every if key is None or is_same_key(key, entry.key)])
-        nearest: list[NearKey] = []
-        star: list[ExplainedEntry] = []
-        if key is not None and not any(one.config is not None for one in found):
-            voted = [entry for entry in every if entry.choices]
-            nearest = nearest_keys(key, [entry.key for entry in voted if ANY_KEY not in {key, entry.key}])
-            star = explainer.explain([entry for entry in voted if entry.key == ANY_KEY][:1])
         kernels = sorted({entry.kernel for entry in every})
-        similar: list[str] = []
-        if not kernels:
-            known = reading.scalars(queries.entries.kernels(str(selection.arch)))
-            similar = similar_names(str(selection.kernel), known)
-        elsewhere: set[str] = set()
-        if not found:
-            rows = reading.rows(queries.entries.shapes(replace(selection, arch=None)))
-            elsewhere = {row["arch"] for row in rows} - {selection.arch}
-    return Explanation(
-        entries=found,
-        kernels=kernels,
-        similar=similar,
-        elsewhere=sorted(elsewhere),
-        nearest=nearest,
-        any_key=star[0] if star else None,
-    )
+        is_decided = key is None or any(one.config is not None for one in found)
+        return Explanation(
+            entries=found,
+            kernels=kernels,
+            similar=[] if kernels else _similar_kernels(reading, selection),
+            elsewhere=[] if found else _other_archs(reading, selection),
+            nearest=[] if is_decided else _nearest(every, str(key)),
+            any_key=None if is_decided else explainer.any_key(),
+        )
+
+
+def _similar_kernels(reading: Reading, selection: Selection) -> list[str]:
+    known = reading.scalars(queries.entries.kernels(str(selection.arch)))
+    return similar_names(str(selection.kernel), known)
+
+
+def _other_archs(reading: Reading, selection: Selection) -> list[str]:
+    rows = reading.rows(queries.entries.shapes(replace(selection, arch=None)))
+    return sorted({row["arch"] for row in rows} - {selection.arch})
+
+
+def _nearest(every: Sequence[EntryVotes], key: str) -> list[NearKey]:
+    """The keys with votes that differ least from a key; a `*` entry is not near any key."""
+    return nearest_keys(key, [entry.key for entry in every if entry.choices and ANY_KEY not in {key, entry.key}])
 
 
 class _Explainer:
@@ -283,6 +129,11 @@ class _Explainer:
         """Explain some of `entries`."""
         voters = Voters(self._votes, {entry.shape for entry in entries if entry.choices})
         return [self._one(entry, voters) for entry in entries]
+
+    def any_key(self) -> ExplainedEntry | None:
+        """The `*` entry, if there is one."""
+        star = [entry for entry in self.entries if entry.choices and entry.key == ANY_KEY]
+        return self.explain(star[:1])[0] if star else None
 
     def _one(self, entry: EntryVotes, voters: Voters) -> ExplainedEntry:
         overrides = self._election.overrides

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
 from tuning_registry.db import queries
-from tuning_registry.db.reading import Row
+from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, UsageError, printable
 from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
@@ -164,36 +164,51 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         election = elect_entries(reading, selection, options.policy, every_choice=options.needs_evidence)
         check_packages(election.votes)
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
-        facts = {row["id"]: row for row in reading.rows(queries.recordings.facts(selection))}
-        used = [facts[identity] for identity in reading.scalars(queries.votes.contributing(selection))]
+        used = _recordings_used(reading, selection)
         if not any(entry.votes for entry in election.every_entry):
-            raise _nothing_recorded(selection, reading.rows(queries.recordings.archs_recorded(Selection())))
+            raise _nothing_recorded(selection, reading)
         refuse_mixed(election.entries)
-        kept = [entry for entry in election.entries if options.accept(entry)]
+        kept, dropped = _split(election.entries, options)
         if not kept:
             raise SelectionError(
                 f"thresholds and bans leave none of the {len(election.every_entry)} entries; nothing was written"
             )
-        unwritten = [*(entry for entry in election.entries if not options.accept(entry)), *election.left_out]
+        unwritten = [*dropped, *election.left_out]
         kernels, saving = _configs_of(kept, unwritten, options, election)
         payload = _payload(selection, options, election, kept, kernels, saving, used)
         _refuse_bad(payload, [*kept, *unwritten], options, election)
-        stale = sum(entry.shape in election.votes.stale for entry in kept)
+        stale = election.votes.stale
     return Export(
         data=table_bytes(payload),
         payload=payload,
         entries=sum(map(len, kernels.values())),
-        disagreements=sum(entry.config_count > 1 for entry in kept),
-        ties=sum(entry.is_tie for entry in kept),
-        dropped=len(election.entries) - len(kept),
+        disagreements=_count(kept, lambda entry: entry.config_count > 1),
+        ties=_count(kept, lambda entry: entry.is_tie),
+        dropped=len(dropped),
         banned_out=len(election.left_out),
-        with_bans=sum(entry.banned > 0 for entry in kept),
-        pinned=sum(entry.decided_by == PINNED for entry in kept),
+        with_bans=_count(kept, lambda entry: entry.banned > 0),
+        pinned=_count(kept, lambda entry: entry.decided_by == PINNED),
         undecided=election.undecided,
-        stale=stale,
+        stale=_count(kept, lambda entry: entry.shape in stale),
         saving=saving,
-        devices=dict(Counter(_device(row) for row in used).most_common()),
+        devices=dict(Counter(map(_device, used)).most_common()),
     )
+
+
+def _recordings_used(reading: Reading, selection: Selection) -> list[Row]:
+    """The facts about each recording that has a vote in the table."""
+    facts = {row["id"]: row for row in reading.rows(queries.recordings.facts(selection))}
+    return [facts[identity] for identity in reading.scalars(queries.votes.contributing(selection))]
+
+
+def _split(entries: Sequence[Winner], options: ExportOptions) -> tuple[list[Winner], list[Winner]]:
+    """Entries with enough support, and the others."""
+    kept = [entry for entry in entries if options.accept(entry)]
+    return kept, [entry for entry in entries if not options.accept(entry)]
+
+
+def _count(entries: Sequence[Winner], holds: Callable[[Winner], bool]) -> int:
+    return sum(map(holds, entries))
 
 
 def _refuse_bad(
@@ -230,28 +245,37 @@ def _payload(
     used: Sequence[Row],
 ) -> dict[str, Any]:
     voted = [entry for entry in kept if entry.votes]
-    weakest = min(voted, key=lambda e: (Fraction(e.choices[0].count, e.votes), -e.votes), default=None)
     extra: dict[str, Any] = {
         "policy": str(options.policy),
         "recordings": len(used),
         "runs": sorted({row["run"] for row in used}),
-        "weakest_agreement": [weakest.choices[0].count, weakest.votes] if weakest else [0, 0],
+        "weakest_agreement": _weakest_agreement(voted),
     }
     if options.policy != Policy.MAJORITY:
         extra["decided_by_majority"] = election.undecided
     if saving is not None:
-        extra["generalized"] = {"percent": saving.percent, "saved": saving.saved,
-                                "worst_percent": round(saving.worst_percent, 3)}  # fmt: skip
+        extra["generalized"] = {
+            "percent": saving.percent,
+            "saved": saving.saved,
+            "worst_percent": round(saving.worst_percent, 3),
+        }
     if election.overrides:
         extra["overrides"] = _shown_overrides(election.overrides)
+    recorded_source = "; ".join(sorted({row["source"] for row in used} - {""}))
     return table_payload(
         str(selection.arch),
         {kernel: {key: load_config(text) for key, text in keys.items()} for kernel, keys in kernels.items()},
-        options.source if options.source is not None else "; ".join(sorted({row["source"] for row in used} - {""})),
-        triton=next((entry.triton for entry in voted), ""),
+        recorded_source if options.source is None else options.source,
+        triton=voted[0].triton if voted else "",
         packages=common_packages(used, kept),
         extra=extra,
     )
+
+
+def _weakest_agreement(voted: Sequence[Winner]) -> list[int]:
+    """Votes for the config, and votes on the entry, of the entry with the smallest share."""
+    weakest = min(voted, key=lambda entry: (Fraction(entry.choices[0].count, entry.votes), -entry.votes), default=None)
+    return [0, 0] if weakest is None else [weakest.choices[0].count, weakest.votes]
 
 
 def _shown_overrides(overrides: Overrides) -> list[dict[str, Any]]:
@@ -269,14 +293,18 @@ def only_arch(store: Store) -> str:
         SelectionError: There is none, or there are several and one must be chosen.
     """
     with store.reading() as reading:
-        archs = sorted({row["arch"] for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
+        archs = _recorded_archs(reading)
     if len(archs) != 1:
         raise SelectionError(f"the recordings hold votes on {list_some(archs)}; choose an architecture with --arch")
-    return str(archs[0])
+    return archs[0]
 
 
-def _nothing_recorded(selection: Selection, archs: Sequence[Row]) -> SelectionError:
-    known = sorted({row["arch"] for row in archs})
+def _recorded_archs(reading: Reading) -> list[str]:
+    return sorted({str(row["arch"]) for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
+
+
+def _nothing_recorded(selection: Selection, reading: Reading) -> SelectionError:
+    known = _recorded_archs(reading)
     if selection.arch in known:
         return SelectionError(f"no vote on {selection.arch} passes the filters; registry runs lists the recorded runs")
     shown = list_some(known) if known else "none (registry runs also lists withdrawn runs)"

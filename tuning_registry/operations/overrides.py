@@ -71,19 +71,7 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
         raise store.absent()
     with store.writing() as transaction:
         kernel = _known_kernel(transaction, arch, kernel, force=force)
-        recorded = transaction.scalars(
-            queries.entries.configs_of(arch, kernel, None if key == ANY_KEY else lookup_key(key))
-        )
-        if not recorded and not force:
-            raise SelectionError(
-                f"the key {key} of {kernel} was never recorded on {arch}; run registry explain to see the nearest keys, "
-                "or use --force"
-            )
-        text = find_config(config, recorded)
-        if text not in recorded and not force:
-            raise SelectionError(
-                f"{short_config(text)} was never recorded for {kernel} {key} on {arch}; use --force to {action} it anyway"
-            )
+        text = _known_config(transaction, action, (arch, kernel, key), config, force=force)
         event = Override(
             id=_UNSAVED,
             action=action,
@@ -167,6 +155,27 @@ def _refuse_opposite(event: Override, others: Sequence[Override]) -> None:
                 f"override #{other.id} already {'pins' if other.action == PIN else 'bans'} this config ({other.reason}); "
                 f"lift it first: registry lift {other.id}"
             )
+
+
+def _known_config(reading: Reading, action: str, place: tuple[str, str, str], config: str, *, force: bool) -> str:
+    """The canonical text of the config that an override names.
+
+    Raises:
+        SelectionError: The key or config was never recorded, and `force` is not set.
+    """
+    arch, kernel, key = place
+    recorded = reading.scalars(queries.entries.configs_of(arch, kernel, None if key == ANY_KEY else lookup_key(key)))
+    if not recorded and not force:
+        raise SelectionError(
+            f"the key {key} of {kernel} was never recorded on {arch}; run registry explain to see the nearest keys, "
+            "or use --force"
+        )
+    text = find_config(config, recorded)
+    if text not in recorded and not force:
+        raise SelectionError(
+            f"{short_config(text)} was never recorded for {kernel} {key} on {arch}; use --force to {action} it anyway"
+        )
+    return text
 
 
 def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> str:

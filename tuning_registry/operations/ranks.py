@@ -20,6 +20,7 @@ from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import check_packages
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, shape_of
 from tuning_registry.rules.outliers import Spread, spread_of
+from tuning_registry.wording import count_of
 
 SLOW: Final = "slow"
 FAST: Final = "fast"
@@ -88,8 +89,8 @@ class Rank(Result):
         return printable(f"{name}: {'; '.join(self.reasons) or 'not an outlier'}")
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Fleet(Result):
     """All ranks of a selection.
 
     Attributes:
@@ -106,6 +107,14 @@ class Fleet:
     def outliers(self) -> list[Rank]:
         """The ranks that are outliers."""
         return [rank for rank in self.ranks if rank.outlier]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fleet as JSON holds it."""
+        return {"ranks": [rank.to_dict() for rank in self.ranks]}
+
+    def __str__(self) -> str:
+        """One readable line."""
+        return f"{count_of(len(self.ranks), 'rank')}, {count_of(len(self.outliers), 'outlier')}"
 
 
 @dataclass(slots=True)
@@ -211,7 +220,7 @@ def _judge(ranks: Sequence[Rank]) -> Fleet:
     time_ratio = spread_of([rank.time_ratio for rank in ranks if rank.time_ratio is not None])
     dissent = spread_of([rank.dissent for rank in ranks if rank.dissent is not None])
     judged = [_judged(rank, time_ratio, dissent) for rank in ranks]
-    return Fleet(sorted(judged, key=_outliers_first), time_ratio, dissent)
+    return Fleet(ranks=sorted(judged, key=_outliers_first), time_ratio=time_ratio, dissent=dissent)
 
 
 def _outliers_first(rank: Rank) -> tuple[bool, float, str, int]:

@@ -90,27 +90,29 @@ def list_runs(store: Store) -> list[Run]:
 
 
 def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> Run:
-    def values(column: str) -> tuple[str, ...]:
-        return tuple(sorted({row[column] for row in members} - {None, ""}))
-
     counted = [row for member in members for row in archs.get(member["id"], [])]
     packages = {f"{package} {version}" for row in members for package, version in json.loads(row["packages"]).items()}
-    stated = {row["triton"] or MISSING for row in members}
+    triton = tuple(sorted({row["triton"] or MISSING for row in members}))
     return Run(
         name=name,
         ranks=tuple(sorted(row["rank"] for row in members if row["rank"] != NO_RANK)),
         recordings=len(members),
-        world_size=max((row["world_size"] for row in members if row["world_size"]), default=None),
+        world_size=max((row["world_size"] or 0 for row in members), default=0) or None,
         votes=sum(row["vote_count"] for row in counted),
-        archs=tuple(sorted({row["arch"] for row in counted})),
-        triton=() if stated == {MISSING} else tuple(sorted(stated)),
+        archs=_distinct(counted, "arch"),
+        triton=() if triton == (MISSING,) else triton,
         packages=tuple(sorted(packages)),
-        devices=values("device_name"),
-        sources=values("source"),
-        hosts=values("host"),
+        devices=_distinct(members, "device_name"),
+        sources=_distinct(members, "source"),
+        hosts=_distinct(members, "host"),
         ingested_at=max(row["ingested_at"] for row in members),
         withdrawn_at=members[0]["withdrawn_at"],
     )
+
+
+def _distinct(rows: Sequence[Row], column: str) -> tuple[str, ...]:
+    """The values of a column, sorted, without those that are not stated."""
+    return tuple(sorted({row[column] for row in rows} - {None, ""}))
 
 
 def withdraw_run(store: Store, run: str, now: dt.datetime | None = None) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tuning_registry.db import queries
+from tuning_registry.db.reading import Reading
 from tuning_registry.db.schema import HEAD, observations, timings
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
@@ -20,18 +22,23 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
     with store.reading() as reading:
         archs = sorted({row["arch"] for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
         facts = reading.rows(queries.recordings.facts(Selection()))
-        withdrawn = {row["run"] for row in reading.rows(queries.recordings.of_all_runs()) if row["withdrawn_at"]}
-        kernels = sorted({name for arch in archs for name in reading.scalars(queries.entries.kernels(arch))})
+        similar = _similar_kernels(reading, archs, kernel) if kernel else []
     parts = {
         "archs": archs,
         "triton": sorted({row["triton"] or MISSING for row in facts}),
         "runs": list(dict.fromkeys(row["run"] for row in reversed(facts))),
-    }
-    similar = similar_names(kernel, kernels) if kernel else []
-    if similar and not any(kernel in {name, bare_name(name)} for name in kernels):
-        parts["similar kernels"] = similar
+    } | ({"similar kernels": similar} if similar else {})
     there = "; ".join(f"{name}: {list_some(found)}" for name, found in parts.items())
-    return there + (f" (withdrawn: {len(withdrawn)})" if withdrawn else "")
+    withdrawn = sum(run.withdrawn_at is not None for run in list_runs(store))
+    return there + (f" (withdrawn: {withdrawn})" if withdrawn else "")
+
+
+def _similar_kernels(reading: Reading, archs: Sequence[str], kernel: str) -> list[str]:
+    """Kernels with a similar name; none if the name is recorded as it is."""
+    known = sorted({name for arch in archs for name in reading.scalars(queries.entries.kernels(arch))})
+    if any(kernel in {name, bare_name(name)} for name in known):
+        return []
+    return similar_names(kernel, known)
 
 
 def describe_status(store: Store) -> dict[str, Any]:

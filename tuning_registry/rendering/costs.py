@@ -57,11 +57,12 @@ def _block(found: DisagreementCost) -> str:
         *(printable(_INDENT + line) for line in _summary(found)),
     ]
     width = max(len(short_config(choice.config)) for choice in entry.choices)
-    comparisons = ["elected", *(_comparison(gap) for gap in found.gaps)]
-    span = max(map(len, comparisons))
-    for choice, text in zip(entry.choices, comparisons, strict=True):
+    for place, (choice, gap) in enumerate(zip(entry.choices, (None, *found.gaps), strict=True)):
         config = f"{short_config(choice.config):<{width}}"
-        lines.append(printable(f"{choice.count:>5}  {config}  {text:<{span}}  {voters_text(choice.voters)}"))
+        elected = "  [elected]" if place == 0 else ""
+        lines.append(printable(f"{choice.count:>5}  {config}  {voters_text(choice.voters)}{elected}"))
+        if place > 0:
+            lines.append(f"       {_comparison(gap)}")
     return join_lines(lines)
 
 
@@ -70,21 +71,21 @@ def _summary(found: DisagreementCost) -> Iterable[str]:
     if found.failed:
         yield f"The elected config failed on {count_of(found.failed, 'rank')} that chose otherwise."
     if found.dissenters is not None:
-        ranks = count_of(found.dissenters.ranks, "rank")
-        yield (
-            f"For the {ranks} that chose otherwise, the elected config is {slower_text(found.dissenters.percent)} than "
-            f"their own choice on average ({_noise(found.dissenters)})."
-        )
+        slower, number = slower_text(found.dissenters.percent), found.dissenters.ranks
+        ranks, own = ("rank", "its own choice") if number == 1 else (f"{number:,} ranks", "their own choice on average")
+        noise = _noise(found.dissenters)
+        yield f"For the {ranks} that chose otherwise, the elected config is {slower} than {own} ({noise})."
     if found.fleet is not None and found.fastest is not None:
         ranks = count_of(found.fleet.ranks, "rank")
+        fastest = short_config(found.fastest)
         if found.fastest == found.entry.choices[0].config:
             yield f"Over all {ranks}, the elected config has the lowest median time."
         elif math.isinf(found.fleet.percent):
-            yield f"Over all {ranks}, the elected config fails on most; the fastest is {short_config(found.fastest)}."
+            yield f"Over all {ranks}, the elected config fails on most; the fastest config is {fastest}."
         else:
             yield (
-                f"Over all {ranks}, its median time is {found.fleet.percent:.1f} % above that of the fastest config, "
-                f"{short_config(found.fastest)} ({_noise(found.fleet)})."
+                f"Over all {ranks}, the elected config's median time is {found.fleet.percent:.1f} % above that of the "
+                f"fastest config, {fastest} ({_noise(found.fleet)})."
             )
 
 

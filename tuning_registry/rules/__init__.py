@@ -1,1 +1,1 @@
-"""The rules as pure functions: the vote, evidence from timings, outliers, near keys, differences of tables."""
+"""Pure functions: the vote, evidence from timings, overrides, outliers, near keys, table differences."""

@@ -33,7 +33,7 @@ def nightly(folder: Path, chosen: object) -> list[Path]:
 def test_a_second_job_of_the_same_name_is_refused_and_can_be_taken_as_another_run(store: Store, tmp_path: Path) -> None:
     take(store, *nightly(tmp_path / "monday", A), run=None)
     tuesday = nightly(tmp_path / "tuesday", B)
-    with pytest.raises(ConflictError, match=r"rank 0 of run 'nightly' is there already.*--as-run NAME"):
+    with pytest.raises(ConflictError, match=r"rank 0 of run 'nightly' is already in the database.*--as-run NAME"):
         take(store, *tuesday, run=None)
     report = take(store, *tuesday, run=None, as_run="tuesday")
     assert (report.new, report.votes, report.timings) == (2, 2, 4)
@@ -43,7 +43,7 @@ def test_a_second_job_of_the_same_name_is_refused_and_can_be_taken_as_another_ru
 
 def test_two_jobs_of_one_name_in_one_folder_are_told_apart_by_file(store: Store, tmp_path: Path) -> None:
     first, second = nightly(tmp_path / "a", A)[0], nightly(tmp_path / "b", B)[0]
-    with pytest.raises(ConflictError, match=r"is also in .*rec\.rank0\.json, with other .*--as-run NAME"):
+    with pytest.raises(ConflictError, match=r"is also in .*rec\.rank0\.json with other .*--as-run NAME"):
         take(store, first, second, run=None)
     take(store, first, run=None)
     take(store, second, run=None, as_run="other")
@@ -72,14 +72,14 @@ def test_one_distribution_has_one_spelling(store: Store, tmp_path: Path) -> None
         document = version_1({"sm90": {"fla.k": {"M=1": A}}}, rank=rank, packages=stated)
         return take(store, write_recording(tmp_path / "r.json", document), run=None, **options)
 
-    with pytest.raises(RecordingError, match="the same distribution under two spellings and versions"):
+    with pytest.raises(RecordingError, match="the same distribution has two spellings and two versions"):
         record({"fla-core": "1.0", "fla_core": "2.0"})
     with pytest.raises(RecordingError, match="at packages/x: expected a name and a version"):
         record({"x": "none"})
-    with pytest.raises(ConflictError, match="but the recording says '1.0'"):
+    with pytest.raises(ConflictError, match="but the recording states '1.0'"):
         record({"FLA.Core": "1.0"}, packages={"fla-core": "2.0"})
     record({"FLA.Core": "1.0"})
     record({"fla_core": "1.0"}, rank=1)
     assert [(e.package, e.version, e.votes) for e in find_winners(store, Selection())] == [("fla-core", "1.0", 2)]
-    with pytest.raises(UsageError, match="'none' means not stated"):
+    with pytest.raises(UsageError, match=".none. means that no version is stated"):
         IngestOptions(triton="none")

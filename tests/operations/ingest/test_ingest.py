@@ -125,7 +125,7 @@ def test_version_1_keeps_everything_it_says(store: Store, tmp_path: Path) -> Non
     assert made.payload["packages"] == {"flash-linear-attention": "0.6.0"}
     assert made.devices == {"NVIDIA H200 (132 multiprocessors)": 1}
     for flags in ({"run": "other"}, {"triton": "3.7.0"}, {"rank": 3}, {"packages": {"flash-linear-attention": "1"}}):
-        with pytest.raises(ConflictError, match="but the recording says"):
+        with pytest.raises(ConflictError, match="but the recording states"):
             take(store, path, **{"run": None, **flags})  # type: ignore[arg-type]
 
 
@@ -173,3 +173,22 @@ def test_one_truncated_file_among_1024_leaves_the_database_as_it_was(store: Stor
     with pytest.raises(RecordingError, match=r"rank700\.json: not JSON at line 1 column \d+: .*cut off"):
         take(store, *paths)
     assert all_rows(store) == before
+
+
+@pytest.mark.parametrize("section", ["votes", "timings", "observations", "candidate_sets"])
+def test_a_strange_architecture_is_reported_whatever_is_recorded_on_it(
+    store: Store, tmp_path: Path, section: str
+) -> None:
+    value = {"votes": A, "timings": [[A, [1, 1, 1]]], "candidate_sets": "abc",
+             "observations": {"config": None, "reason": "miss: no key"}}[section]  # fmt: skip
+    kernels = {"k": {"M=1": value}}
+    document = version_1({}) | {section: {"MI300X": kernels, "SM_90": kernels}}
+    path = write_recording(tmp_path / "r.json", document)
+    assert take(store, path, run=None).strange_archs == ["MI300X"]
+
+
+def test_a_report_prints_and_converts(store: Store, tmp_path: Path) -> None:
+    report = take(store, *write_ranks(tmp_path, [A, A]))
+    assert str(report) == "2 recordings, 2 votes, 1 new entry"
+    assert str(take(store, tmp_path)) == "0 recordings, 0 votes, 0 new entries, 2 already ingested"
+    assert json.loads(json.dumps(report.to_dict()))["votes"] == 2

@@ -43,7 +43,7 @@ def test_same_content_in_another_spelling_is_the_same(store: Store, tmp_path: Pa
 def test_other_content_is_refused_and_replace_supersedes(store: Store, tmp_path: Path) -> None:
     first, second = write_ranks(tmp_path / "1", [A])[0], write_ranks(tmp_path / "2", [B])[0]
     take(store, first)
-    with pytest.raises(ConflictError, match="rank 0 of run 'demo' is there already, with other votes"):
+    with pytest.raises(ConflictError, match="rank 0 of run 'demo' is already in the database with other votes"):
         take(store, second)
     report = take(store, second, replace=True)
     assert (report.new, report.replaced) == (1, 1)
@@ -81,10 +81,10 @@ def test_a_clock_that_stands_still_or_goes_back_refuses_no_replacement(
 def test_versions_stated_later_are_not_silently_dropped(store: Store, tmp_path: Path) -> None:
     (path,) = write_ranks(tmp_path, [A])
     take(store, path)
-    with pytest.raises(ConflictError, match="the same content under other versions"):
+    with pytest.raises(ConflictError, match="the same content but other versions"):
         take(store, path, triton="3.6.0")
     assert take(store, path, triton="3.6.0", replace=True).replaced == 1
-    assert take(store, path).already == 1  # saying nothing is no difference
+    assert take(store, path).already == 1  # a missing field never differs
 
 
 def test_a_copied_folder_of_an_unnamed_run_is_refused(store: Store, tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_copied_folder_of_an_unnamed_run_is_refused(store: Store, tmp_path: Pa
     report = take(store, *originals, run=None)
     assert len(report.derived_runs) == 1
     assert report.derived_runs[0].startswith("rec@")
-    with pytest.raises(ConflictError, match="probably a copy"):
+    with pytest.raises(ConflictError, match="probably a copied folder"):
         take(store, *copies, run=None)
-    with pytest.raises(ConflictError, match="probably a copy"):  # within one ingest, too
+    with pytest.raises(ConflictError, match="probably a copied folder"):  # within one ingest, too
         take(Store(sa.make_url(f"sqlite:///{tmp_path}/new.db")), *originals, *copies, run=None)
     assert take(store, *copies, run="another").new == 2
 
@@ -109,7 +109,7 @@ def test_a_twin_in_one_ingest_is_compared_as_in_two(store: Store, tmp_path: Path
     owners = [version_1({"sm90": {"fla.k": {"M=1": A}}}, packages={"foo": "1", "bar": "2"}, modules={"fla": name})
               for name in ("foo", "bar")]  # fmt: skip
     take(store, write_recording(tmp_path / "3.json", owners[0]), run=None)
-    with pytest.raises(ConflictError, match="other versions or source"):
+    with pytest.raises(ConflictError, match="other versions or another source"):
         take(store, write_recording(tmp_path / "4.json", owners[1]), run=None)
     assert take(store, tmp_path / "4.json", run=None, replace=True).replaced == 1
     assert [e.package for e in find_winners(store, Selection())] == ["bar"]
@@ -120,7 +120,7 @@ def test_replace_never_loses_a_kind_of_content(store: Store, tmp_path: Path) -> 
     full = version_1({"sm90": {"k": {"M=1": A}}}, timings=timings)
     take(store, write_recording(tmp_path / "1.json", full), run=None)
     less = version_1({"sm90": {"k": {"M=1": B}}})
-    with pytest.raises(ConflictError, match="holds no timings, which rank 0 of run 'job-1' has"):
+    with pytest.raises(ConflictError, match="holds no timings, but rank 0 of run 'job-1' in the database does"):
         take(store, write_recording(tmp_path / "2.json", less), run=None, replace=True)
 
 
@@ -128,7 +128,7 @@ def test_a_copy_is_found_also_when_the_first_was_withdrawn(store: Store, tmp_pat
     take(store, *write_ranks(tmp_path / "a", [A]), run=None)
     (run,) = list_runs(store)
     withdraw_run(store, run.name)
-    with pytest.raises(ConflictError, match="probably a copy"):
+    with pytest.raises(ConflictError, match="probably a copied folder"):
         take(store, *write_ranks(tmp_path / "b", [A]), run=None)
 
 
@@ -163,7 +163,7 @@ def test_kinds_in_files_of_their_own_meet_in_one_ingest(store: Store, tmp_path: 
     assert (all_rows(store)["recordings"], all_rows(store)["timings"]) == (1, 1)
     assert take(store, two, one, run=None).already == 1  # recordings, not files
     other = write_recording(tmp_path / "3.json", version_1({"sm90": {"k": {"M=1": B}}}))
-    with pytest.raises(ConflictError, match="is there already, with other votes"):
+    with pytest.raises(ConflictError, match="is already in the database with other votes"):
         take(store, two, other, run=None)
 
 

@@ -43,7 +43,7 @@ def test_the_same_recording_again_changes_nothing_and_another_is_refused(store: 
     sink = DatabaseSink(store)
     sink.write(recording(0))
     sink.write(recording(0))
-    with pytest.raises(ConflictError, match="rank 0 of run 'job-1' is there already"):
+    with pytest.raises(ConflictError, match="rank 0 of run 'job-1' is already in the database"):
         sink.write(recording(0, block=128))
     assert {entry.votes for entry in find_winners(store, Selection())} == {1}
 

@@ -63,7 +63,7 @@ def test_timings_beside_several_recordings_of_their_rank_want_a_run(store: Store
     for name in ("a", "b"):
         write_recording(tmp_path / f"{name}.rank0.json", VOTES)
     timings = write_timings(tmp_path / "timings.rank0.json")
-    with pytest.raises(FormatError, match="timings of which run\\? Beside it are a, b; give --run"):
+    with pytest.raises(FormatError, match="these timings may belong to any of a, b; give --run"):
         take(store, timings, run=None)
     assert take(store, timings, run="a").new == 1
 
@@ -94,12 +94,12 @@ def test_replace_takes_all_files_of_a_recording_together(store: Store, tmp_path:
 
     take(store, write("1", A, 1.0), run="j")
     again = write("2", B, 2.0)
-    with pytest.raises(ConflictError, match="is there already, with other timings and votes"):
+    with pytest.raises(ConflictError, match="is already in the database with other timings and votes"):
         take(store, again, run="j")
     report = take(store, again, run="j", replace=True)
     assert (report.new, report.replaced, report.votes, report.timings) == (1, 1, 1, 2)
     assert take(store, write("3", B, 3.0), run="j", replace=True).replaced == 1  # only the timings differ
-    with pytest.raises(ConflictError, match="holds no timings, which rank 0 of run 'j' has"):
+    with pytest.raises(ConflictError, match="holds no timings, but rank 0 of run 'j' in the database does"):
         take(store, tmp_path / "1" / "rec.rank0.json", run="j", replace=True)
     assert (all_rows(store)["recordings"], export_table(store, Selection(arch="sm90")).payload["kernels"]) == (
         3,
@@ -113,8 +113,8 @@ def test_timings_of_a_refused_recording_are_left_out_with_it(store: Store, tmp_p
     write_timings(tmp_path / "2" / "a.rank0.json")
     report = take(store, tmp_path / "2", run="j", keep_going=True)
     assert [str(error).partition(": ")[2][:40] for error in report.skipped] == [
-        "rank 0 of run 'j' is there already, with",
-        "left out with the recording that it belo",
+        "rank 0 of run 'j' is already in the data",
+        "the recording that it belongs to was ski",
     ]
     assert all_rows(store)["timings"] == 0
 
@@ -139,7 +139,7 @@ def test_timings_beside_a_version_1_recording_are_its_own(store: Store, tmp_path
 def test_copied_timings_are_refused_or_named(store: Store, tmp_path: Path) -> None:
     take(store, write_timings(tmp_path / "a" / "timings.rank0.json"), run=None)
     copy = write_timings(tmp_path / "b" / "timings.rank0.json")
-    with pytest.raises(ConflictError, match="probably a copy"):
+    with pytest.raises(ConflictError, match="probably a copied folder"):
         take(store, copy, run=None)
     assert list(take(store, copy, run="named").same_content.values()) == [1]
     # Votes and timings of one recording are one copy.

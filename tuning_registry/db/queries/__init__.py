@@ -1,4 +1,4 @@
-"""Every SELECT, each named after the question it answers and kept with the table that it asks. Nothing is executed here."""
+"""Every SELECT, in a module named after the table that it is about. Nothing is executed here: see `db.reading`."""
 
 from tuning_registry.db.queries import (
     entries,

@@ -12,7 +12,7 @@ from tuning_registry.model.selection import Selection
 
 
 def entries_chosen(selection: Selection) -> sa.Select[Any] | None:
-    """Which entries have this arch and kernel; None when neither is asked for."""
+    """Which entries have this architecture and kernel? None if the selection names neither."""
     query = sa.select(entries.c.id)
     if selection.arch is not None:
         query = query.where(entries.c.arch == selection.arch)
@@ -22,9 +22,9 @@ def entries_chosen(selection: Selection) -> sa.Select[Any] | None:
 
 
 def _kernel_is(kernel: str) -> sa.ColumnElement[bool]:
-    """Exact comparison; a bare name also finds the function of that name in any module.
+    """Exact comparison; a bare name also matches the function of that name in any module.
 
-    No LIKE: kernel names are full of `_`, its wildcard, and SQLite's ignores case.
+    Not LIKE: kernel names are full of `_`, its wildcard, and SQLite's LIKE ignores case.
     """
     exact = entries.c.kernel == kernel
     if "." in kernel:
@@ -35,19 +35,19 @@ def _kernel_is(kernel: str) -> sa.ColumnElement[bool]:
 
 
 def shapes(selection: Selection) -> sa.Select[Any]:
-    """Which shape is each entry a spelling of, and whose module is its kernel's?"""
+    """Which shape is each entry a spelling of? Columns: id, arch, kernel, lookup_key, module."""
     query = sa.select(entries.c.id, entries.c.arch, entries.c.kernel, entries.c.lookup_key, entries.c.module)
     chosen = entries_chosen(selection)
     return query if chosen is None else query.where(entries.c.id.in_(chosen))
 
 
 def kernels(arch: str) -> sa.Select[Any]:
-    """Which kernels does anything say something about on this architecture?"""
+    """Which kernels have an entry on this architecture?"""
     return sa.select(entries.c.kernel).where(entries.c.arch == arch).distinct().order_by(entries.c.kernel)
 
 
 def configs_of(arch: str, kernel: str, lookup_key: str | None) -> sa.Select[Any]:
-    """Which configs has anybody chosen, timed or observed for this kernel, on this key if one is given?"""
+    """Which configs were chosen, timed or observed for this kernel, and on this key if one is given?"""
     chosen = sa.select(entries.c.id).where(entries.c.arch == arch, entries.c.kernel == kernel)
     if lookup_key is not None:
         chosen = chosen.where(entries.c.lookup_key == lookup_key)
@@ -57,5 +57,5 @@ def configs_of(arch: str, kernel: str, lookup_key: str | None) -> sa.Select[Any]
 
 
 def config_texts(config_ids: Collection[int]) -> sa.Select[Any]:
-    """What are these configs?"""
+    """What are the canonical texts of these configs? Columns: id, text."""
     return sa.select(configs.c.id, configs.c.text).where(configs.c.id.in_(list(config_ids)))

@@ -24,7 +24,10 @@ def group_columns(owner: sa.FromClause) -> list[sa.ColumnElement[str]]:
 
 
 def version_groups() -> sa.Select[Any]:
-    """Which versions does each environment stand for, by the module that a distribution owns there?"""
+    """Which versions does each environment have, by the module that a distribution owns there?
+
+    Columns: environment id, triton, module, package, version; the last three are null if nothing is owned.
+    """
     owner = environment_modules
     return sa.select(
         environments.c.id, environments.c.triton, owner.c.module, owner.c.package, owner.c.version
@@ -32,17 +35,20 @@ def version_groups() -> sa.Select[Any]:
 
 
 def packages() -> sa.Select[Any]:
-    """Which distributions own a kernel's module, by any recording?"""
+    """Which distributions own the module of a kernel, according to any recording?"""
     return sa.select(environment_modules.c.package).distinct().order_by(environment_modules.c.package)
 
 
 def modules_of(package: str) -> sa.Select[Any]:
-    """Which top-level modules does a distribution own, by any recording?"""
+    """Which top-level modules does a distribution own, according to any recording?"""
     return sa.select(environment_modules.c.module).where(environment_modules.c.package == package)
 
 
 def of_packages(selection: Selection) -> list[sa.ColumnElement[bool]]:
-    """Of the kernels that a package owns, only votes recorded with its version; other kernels as they are."""
+    """Conditions that keep, of the kernels that a package owns, only votes recorded with its version.
+
+    They leave other kernels alone. For a statement that joins `entries` and `environment_modules`.
+    """
     owner = environment_modules
     return [
         entries.c.module.not_in(modules_of(name))

@@ -10,7 +10,7 @@ from tuning_registry.db.schema import exports
 
 
 def made(digest: str | None, arch: str | None) -> sa.Select[Any]:
-    """Which tables were written, newest first; of this digest (or its beginning) and architecture?"""
+    """Which tables were exported, newest first? Filters by the beginning of the digest, and by architecture."""
     query = sa.select(exports).order_by(exports.c.id.desc())
     if digest is not None:
         query = query.where(sa.func.substr(exports.c.table_digest, 1, len(digest)) == digest)

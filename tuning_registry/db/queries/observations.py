@@ -14,11 +14,11 @@ from tuning_registry.model.selection import Selection
 
 
 def misses(selection: Selection) -> sa.Select[Any]:
-    """Which entries did pinned launches look for in vain, and has any rank voted on them by now?
+    """Which entries did pinned launches miss, and has any rank voted on them by now?
 
-    Columns: arch, kernel, key (of spellings that Triton cannot tell apart the smallest), reason (as recorded),
-    ranks (recordings that missed), runs, recorded (whether a vote counts on the entry, of any run and version).
-    One row an entry and reason, in order.
+    Columns: arch, kernel, key (the smallest of the spellings that Triton cannot tell apart), reason (as recorded),
+    ranks (recordings that missed it), runs, recorded (whether a vote of any run and version counts on the entry).
+    One row per entry and reason, in order.
     """
     counting = counting_recordings(selection).subquery("counting")
     shape = (entries.c.arch, entries.c.kernel, entries.c.lookup_key)
@@ -35,7 +35,7 @@ def misses(selection: Selection) -> sa.Select[Any]:
             .join(recordings, recordings.c.id == counting.c.id)
             .join(entries, entries.c.id == observations.c.entry_id)
         )
-        # No LIKE: SQLite's ignores case.
+        # Not LIKE: SQLite's ignores case.
         .where(sa.func.substr(observations.c.reason, 1, len(MISS_REASON)) == MISS_REASON)
         .group_by(*shape, observations.c.reason)
     )
@@ -52,14 +52,17 @@ def misses(selection: Selection) -> sa.Select[Any]:
 
 
 def _shapes_with_votes() -> sa.Select[Any]:
-    """Which arch, kernel and key, in lookup spelling, has a vote that counts? One look into the votes an entry."""
+    """Which arch, kernel and lookup key have a vote that counts? One lookup in the votes per entry."""
     counting = counting_recordings(Selection()).subquery("all_counting")
     has_votes = sa.exists().where(votes.c.entry_id == entries.c.id, votes.c.recording_id.in_(sa.select(counting.c.id)))
     return sa.select(entries.c.arch, entries.c.kernel, entries.c.lookup_key).where(has_votes).distinct()
 
 
 def reasons_observed(selection: Selection) -> sa.Select[Any]:
-    """Why did how many recordings not vote on an entry that they chose or looked for? Columns: arch, kernel, lookup_key, key, reason, n."""
+    """How many recordings observed an entry without a vote, for each reason?
+
+    Columns: arch, kernel, lookup_key, key, reason, n.
+    """
     counting = counting_recordings(selection).subquery("counting")
     shape = (entries.c.arch, entries.c.kernel, entries.c.lookup_key)
     query = (

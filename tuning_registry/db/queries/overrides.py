@@ -10,7 +10,7 @@ from tuning_registry.db.schema import configs, override_events
 
 
 def history() -> sa.Select[Any]:
-    """What has been pinned, banned and lifted, in order?"""
+    """What was pinned, banned and lifted, in order?"""
     return (
         sa.select(
             *(column for column in override_events.c if column.name != "config_id"), configs.c.text.label("config")

@@ -13,7 +13,10 @@ from tuning_registry.model.selection import Selection
 
 
 def counting_recordings(selection: Selection) -> sa.Select[Any]:
-    """Which recordings count for this selection: current ones, of runs that are not withdrawn."""
+    """Which recordings count for this selection: the current ones of runs that are not withdrawn.
+
+    Columns: id, environment_id.
+    """
     query = (
         sa.select(recordings.c.id, recordings.c.environment_id)
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
@@ -31,12 +34,12 @@ def counting_recordings(selection: Selection) -> sa.Select[Any]:
 
 
 def environments_that_count(selection: Selection) -> sa.Select[Any]:
-    """Which environments the counting recordings come from."""
+    """Which environments do the counting recordings come from?"""
     return sa.select(counting_recordings(selection).subquery().c.environment_id).distinct()
 
 
 def whose_recordings(selection: Selection) -> sa.Select[Any]:
-    """Whose is each counting recording? Run, rank, id, in that order, and its environment."""
+    """Which run and rank is each counting recording of? Columns: run, rank, id, environment id; sorted by them."""
     counting = counting_recordings(selection).subquery("counting")
     return (
         sa.select(recorded_runs.c.name, recordings.c.rank, recordings.c.id, recordings.c.environment_id)
@@ -47,7 +50,7 @@ def whose_recordings(selection: Selection) -> sa.Select[Any]:
 
 
 def facts(selection: Selection) -> sa.Select[Any]:
-    """What do the counting recordings say of themselves? One row a recording, runs in order of age."""
+    """What do the headers of the counting recordings state? Oldest ingest first."""
     counting = counting_recordings(selection).subquery("counting")
     return (
         sa.select(
@@ -69,18 +72,21 @@ def facts(selection: Selection) -> sa.Select[Any]:
 
 
 def archs_recorded(selection: Selection) -> sa.Select[Any]:
-    """How many votes has each counting recording on each architecture? Columns: recording_id, arch, vote_count."""
+    """How many votes does each counting recording have on each architecture?
+
+    Columns: recording_id, arch, vote_count.
+    """
     counting = counting_recordings(selection).subquery("counting")
     return sa.select(recording_archs).join(counting, counting.c.id == recording_archs.c.recording_id)
 
 
 def all_archs() -> sa.Select[Any]:
-    """Which architectures has each recording votes on, whether it counts or not?"""
+    """Which architectures does each recording have votes on, whether it counts or not?"""
     return sa.select(recording_archs)
 
 
 def current(run_names: Iterable[str]) -> sa.Select[Any]:
-    """What has each rank of these runs recorded?"""
+    """What did each rank of these runs record?"""
     return (
         sa.select(
             recordings.c.id,
@@ -101,7 +107,7 @@ def current(run_names: Iterable[str]) -> sa.Select[Any]:
 
 
 def same_content(kind: str, digests: Iterable[str]) -> sa.Select[Any]:
-    """Which current recordings hold this content of a kind, also of withdrawn runs, which may be restored?
+    """Which current recordings hold this content, including those of withdrawn runs, which may be restored?
 
     Columns: digest, rank, run, is_named.
     """
@@ -123,12 +129,12 @@ def same_content(kind: str, digests: Iterable[str]) -> sa.Select[Any]:
 
 
 def runs_by_name(names: Iterable[str]) -> sa.Select[Any]:
-    """Which of these runs are there, named or not, withdrawn or not?"""
+    """Which of these runs exist, whether named or derived, withdrawn or not?"""
     return sa.select(recorded_runs).where(recorded_runs.c.name.in_(list(names)))
 
 
 def of_all_runs() -> sa.Select[Any]:
-    """Which runs are there, and what do their current recordings say? One row a recording, newest first."""
+    """Which runs exist, and what do their current recordings state? One row per recording, newest first."""
     return (
         sa.select(
             recorded_runs.c.name.label("run"),

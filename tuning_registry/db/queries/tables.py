@@ -11,12 +11,12 @@ from tuning_registry.db.schema import CURRENT, recorded_runs, recordings
 
 
 def ids_by_digest(table: sa.Table, digests: Iterable[str]) -> sa.Select[Any]:
-    """Which of these rows are there already? Columns: digest, id."""
+    """Which of these rows exist? Columns: digest, id."""
     return sa.select(table.c.digest, table.c.id).where(table.c.digest.in_(list(digests)))
 
 
 def counting_rows(table: sa.Table) -> sa.Select[int]:
-    """How many rows has a table, without those of recordings that do not count: superseded, or of a withdrawn run?"""
+    """How many rows does a table have from recordings that count: not superseded, and not of a withdrawn run?"""
     left_out = (
         sa.select(recordings.c.id)
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
@@ -26,5 +26,5 @@ def counting_rows(table: sa.Table) -> sa.Select[int]:
 
 
 def row_count(table: sa.Table) -> sa.Select[int]:
-    """How many rows has a table?"""
+    """How many rows does a table have?"""
     return sa.select(sa.func.count()).select_from(table)

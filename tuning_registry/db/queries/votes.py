@@ -26,7 +26,7 @@ _SHAPE: Final = ("arch", "kernel", "lookup_key", *GROUP)
 
 
 def winners(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
-    """Which config does each entry elect? `choices` in first place."""
+    """Which config does each entry elect? The first place of `choices`."""
     query = choices(selection, environment_ids)
     return query.where(query.selected_columns.place == 1)
 
@@ -36,7 +36,7 @@ def choices(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
 
     Most votes win; ties go to the smallest canonical text, compared byte by byte. Columns: arch,
     kernel, key, the version group, config, votes, total (votes on the entry), choices (configs of the
-    entry), place (1: the winner), runner_up (votes of the next place). One row a config, entries in order.
+    entry), place (1 for the winner), runner_up (votes of the next place). One row per config, entries in order.
     """
     per_config = _per_config(selection, environment_ids)
     shape = [per_config.c[name] for name in _SHAPE]
@@ -65,7 +65,7 @@ def choices(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
 
 
 def _per_config(selection: Selection, environment_ids: list[int]) -> sa.Subquery:
-    """How many votes has each config of each entry in each version group?"""
+    """How many votes does each config of each entry have in each version group?"""
     counted = tally(selection, environment_ids)
     owner = environment_modules
     group = group_columns(owner)
@@ -87,7 +87,7 @@ def _per_config(selection: Selection, environment_ids: list[int]) -> sa.Subquery
 
 
 def _with_owner(counted: sa.Subquery, owner: sa.Table) -> sa.Join:
-    """A tally with the entries, the environments, and the distribution that owned each kernel there."""
+    """A tally joined with entries, environments, and the distribution that owned each kernel there."""
     return (
         counted.join(entries, entries.c.id == counted.c.entry_id)
         .join(environments, environments.c.id == counted.c.environment_id)
@@ -96,13 +96,13 @@ def _with_owner(counted: sa.Subquery, owner: sa.Table) -> sa.Join:
 
 
 def tally(selection: Selection, environment_ids: list[int]) -> sa.Subquery:
-    """How many votes has each config of each entry in each environment? The one pass over the votes."""
+    """How many votes does each config of each entry have in each environment? The only pass over all votes."""
     columns = (votes.c.entry_id, votes.c.config_id)
     return _by_environment(votes, columns, [sa.func.count().label("n")], selection, environment_ids).subquery("tally")
 
 
 def candidate_set_tally(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
-    """How many recordings chose each entry from which set of candidates, and which was the last of them?
+    """How many recordings chose an entry's config from which set of candidates, and which of them is the newest?
 
     Columns: entry_id, fingerprint, environment_id, n, newest (recording id).
     """
@@ -120,9 +120,9 @@ def _by_environment(
 ) -> sa.Select[Any]:
     """Rows of counting recordings, grouped by `columns` and environment.
 
-    Mostly all rows come from one environment, and all of them count. Then they leave the index in
-    GROUP BY order and nothing is sorted or joined: recordings that do not count are a short list to
-    skip. Several environments take a join to their recordings.
+    Usually all rows come from one environment, and all of them count. Then the index delivers them in GROUP BY order,
+    and nothing is sorted or joined: the recordings that do not count are a short list to skip. Several environments
+    need a join with their recordings.
     """
     counting = counting_recordings(selection).subquery("counting")
     if len(environment_ids) == 1:
@@ -144,7 +144,8 @@ def _by_environment(
 def who_voted(entry_ids: Iterable[int]) -> sa.Select[Any]:
     """Which recordings chose which config of these entries, whether they count or not?
 
-    Their ids in one text, since there may be millions, and grouped as the table is sorted, so that no database sorts.
+    Columns: entry_id, config_id, recording ids as one text, since there may be millions. They are grouped as the table
+    is sorted, so that no database sorts.
     """
     choice = (votes.c.entry_id, votes.c.config_id)
     ids = sa.func.aggregate_strings(sa.cast(votes.c.recording_id, sa.Text), ",")
@@ -152,9 +153,9 @@ def who_voted(entry_ids: Iterable[int]) -> sa.Select[Any]:
 
 
 def cast_on(entry_id: int) -> sa.Select[Any]:
-    """Which recording chose which config of this entry, whether it counts or not?
+    """Which recording chose which config of this entry, whether it counts or not? Columns: config_id, recording_id.
 
-    Not joined to the recordings: the caller knows which ones count, and half a million rows leave faster alone.
+    Not joined with the recordings: the caller knows which ones count, and half a million rows are faster without.
     """
     return sa.select(votes.c.config_id, votes.c.recording_id).where(votes.c.entry_id == entry_id)
 

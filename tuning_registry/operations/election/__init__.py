@@ -1,1 +1,1 @@
-"""From votes, overrides and timings to the config of each entry."""
+"""The election: votes, overrides and timings decide the config of each entry."""

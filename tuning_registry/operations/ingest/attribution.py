@@ -56,7 +56,9 @@ class Attribution:
         if header.rank is None and options.number_files:
             header, prefix = replace(header, rank=0), file.name  # each file without a rank is a separate run
         if header.rank is None and needs_rank:
-            raise FormatError(f"{file}: no rank in its name (<prefix>.rank<N>.json) or content; give --rank N")
+            raise FormatError(
+                f"{file}: neither its name (<prefix>.rank<N>.json) nor its content states a rank; give --rank N"
+            )
         header, is_named = self._with_run(recording, header, prefix, rank)
         return (header, is_named) if options.as_run is None else (replace(header, run=options.as_run), True)
 
@@ -115,7 +117,7 @@ def merge_stated(file: Path, header: Header, options: IngestOptions) -> Header:
     for package, version in given.items():
         stated = header.packages.get(package, version)
         if stated != version:
-            raise ConflictError(f"{file}: --package {package}={version}, but the recording says {stated!r}")
+            raise ConflictError(f"{file}: --package {package}={version}, but the recording states {stated!r}")
     return replace(
         header,
         run=_one_of(file, "run", header.run, options.run),
@@ -128,7 +130,7 @@ def merge_stated(file: Path, header: Header, options: IngestOptions) -> Header:
 
 def _one_of(file: Path, name: str, stated: T | None, asked: T | None) -> T | None:
     if asked is not None and stated is not None and stated != asked:
-        raise ConflictError(f"{file}: --{name} {asked!r}, but the recording says {stated!r}")
+        raise ConflictError(f"{file}: --{name} {asked!r}, but the recording states {stated!r}")
     return asked if stated is None else stated
 
 
@@ -139,7 +141,7 @@ def owner_of_timings(file: Path, prefix: str, others: set[str]) -> str:
         FormatError: There are several.
     """
     if len(others) > 1:
-        raise FormatError(f"{file}: timings of which run? Beside it are {', '.join(sorted(others))}; give --run")
+        raise FormatError(f"{file}: these timings may belong to any of {', '.join(sorted(others))}; give --run")
     return next(iter(others), prefix)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from tuning_registry.db.batch import Batch
 from tuning_registry.db.ingestion import IngestPlan, write_plan
@@ -16,18 +17,20 @@ from tuning_registry.formats.fast_reader import QuickReader
 from tuning_registry.formats.triton_cache import TritonCache, read_cache
 from tuning_registry.model.names import is_known_arch
 from tuning_registry.model.records import Recording
+from tuning_registry.model.results import Result
 from tuning_registry.operations.ingest.attribution import Attribution
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.placement import plan_ingest
 from tuning_registry.operations.ingest.sources import Paths, Source, count_unnamed_timings, find_files, sources_of
+from tuning_registry.wording import count_of
 
 __all__ = ["IngestOptions", "IngestReport", "add_to_batch", "ingest", "ingest_in_memory", "write_batch"]
 
 _SHOWN = 5  # files named in an error, after the first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class IngestReport(Result):
     """What an ingest did. Recordings are counted, unless an attribute says otherwise.
 
     Attributes:
@@ -65,6 +68,30 @@ class IngestReport:
     same_content: Mapping[str, int] = field(default_factory=dict)
     created: bool = False
     skipped: Sequence[RegistryError] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every attribute by name; errors as their messages."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {
+            "derived_runs": list(self.derived_runs),
+            "strange_archs": list(self.strange_archs),
+            "same_content": dict(self.same_content),
+            "skipped": [str(error) for error in self.skipped],
+        }
+
+    def __str__(self) -> str:
+        """What was ingested, then what was not."""
+        parts = [count_of(self.new, "recording"), count_of(self.votes, "vote")]
+        parts += [count_of(n, noun) for n, noun in ((self.timings, "timing"), (self.observations, "observation")) if n]
+        parts.append(count_of(self.new_entries, "new entry"))
+        others = {
+            "already ingested": self.already,
+            "completed": self.completed,
+            "superseded": self.replaced,
+            "of a withdrawn run": self.withdrawn,
+            "skipped": len(self.skipped),
+        }
+        return ", ".join([*parts, *(f"{count:,} {what}" for what, count in others.items() if count)])
 
 
 def ingest(
@@ -128,7 +155,7 @@ def _read(sources: Iterable[Source], options: IngestOptions) -> tuple[Batch, lis
     for source in sources:
         try:
             if isinstance(source, TritonCache):
-                unowned += _read_cache(batch, source, attribution, options)
+                unowned += _read_cache(batch, source, attribution, options, errors)
                 continue
             recording = reader.read(source)
             attribution.note(recording)
@@ -146,10 +173,13 @@ def _read(sources: Iterable[Source], options: IngestOptions) -> tuple[Batch, lis
     return batch, errors, unowned
 
 
-def _read_cache(batch: Batch, cache: TritonCache, attribution: Attribution, options: IngestOptions) -> bool:
+def _read_cache(
+    batch: Batch, cache: TritonCache, attribution: Attribution, options: IngestOptions, errors: list[RegistryError]
+) -> bool:
     """Add a Triton cache to the batch; whether its rank is unknown."""
     is_owned = options.rank is not None
-    recording = read_cache(cache, arch=options.arch, triton=options.triton, votes=is_owned)
+    skip = errors.append if options.keep_going else None
+    recording = read_cache(cache, arch=options.arch, triton=options.triton, votes=is_owned, skip=skip)
     add_to_batch(batch, recording, attribution, needs_rank=False)
     return not is_owned
 

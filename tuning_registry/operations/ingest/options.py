@@ -13,20 +13,20 @@ from tuning_registry.model.records import Header
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """What the user says about the recordings.
+    """What the user states about the recordings.
 
     Attributes:
-        run: Name of the run, for recordings that do not state theirs.
+        run: Name of the run, for recordings that do not state one.
         rank: Rank, for one file whose name and content do not state it.
-        arch: Architecture of a Triton cache folder that does not say it.
+        arch: Architecture, for a Triton cache folder that does not state it.
         triton: Triton version, for recordings that do not state it.
-        packages: Version by distribution, likewise.
-        source: Free text, likewise.
-        replace: Let other content of a (run, rank) take the place of the old, which is kept as superseded.
-        keep_going: Skip what cannot be taken instead of refusing everything.
-        number_files: Take also files that state no rank, each as a run of its own, and name runs by the order
-            of their folders rather than by where these are.
-        as_run: Name of the run, whatever the recordings say: another job had the same name.
+        packages: Version by distribution, for recordings that do not state it.
+        source: Free text, for recordings that do not state it.
+        replace: Let a recording with other content supersede the one of the same run and rank, which is kept.
+        keep_going: Skip files that cannot be ingested instead of rejecting all.
+        number_files: Accept files that state no rank, each as a separate run, and name runs by the order of their
+            folders instead of by the folders' paths.
+        as_run: Name of the run that overrides the one in the recordings, for a second job with the same name.
     """
 
     run: str | None = None
@@ -43,7 +43,9 @@ class IngestOptions:
     def __post_init__(self) -> None:
         """Raises UsageError for a value that no recording could state."""
         if self.run is not None and self.as_run is not None:
-            raise UsageError("--run names runs that are not stated, --as-run all of them: give one of the two")
+            raise UsageError(
+                "--run and --as-run exclude each other: --run names runs that the recordings do not state, --as-run names all"
+            )
         try:
             if self.arch is not None and not check_text(self.arch, ("arch",)):
                 raise FormatError("an empty name", ("arch",))

@@ -75,7 +75,7 @@ class _Planner:
         record = self._pending[position]
         identity = record.identity
         if identity in self._refused_recordings:
-            raise ConflictError(f"{_at(record)}left out with the recording that it belongs to")
+            raise ConflictError(f"{_at(record)}the recording that it belongs to was skipped")
         if identity[0] in self._withdrawn_runs:
             self._withdrawn.add(identity)
             return
@@ -132,15 +132,17 @@ class _Planner:
         lost = sorted(held.keys() - stated.keys())
         if self._replace and lost:
             raise ConflictError(
-                f"{_at(record)}holds no {' or '.join(lost)}, which {_whose(record)} has; "
-                "--replace takes the place of a whole recording"
+                f"{_at(record)}holds no {' or '.join(lost)}, but {_whose(record)} in the database does; --replace "
+                "supersedes a whole recording, so ingest all of its files together"
             )
         if self._replace:
             return _Target(record, position)
-        what = f"other {' and '.join(differing)}" if differing else "the same content under other versions or source"
+        what = (
+            f"other {' and '.join(differing)}" if differing else "the same content but other versions or another source"
+        )
         raise ConflictError(
-            f"{_at(record)}{_whose(record)} is there already, with {what}; --replace supersedes it, --as-run NAME takes "
-            "this one for another job's"
+            f"{_at(record)}{_whose(record)} is already in the database with {what}; use --replace to supersede it, or "
+            "--as-run NAME to record this one as a different job"
         )
 
     def _superseded_by(self, record: Pending, target: _Target) -> list[int]:
@@ -185,8 +187,8 @@ class _Target:
         differing = [kind for kind, digest in record.digests.items() if self._held.get(kind, digest) != digest]
         if differing or (record.environment, record.header.source) != (first.environment, first.header.source):
             raise ConflictError(
-                f"{_at(record)}{_whose(record)} is also in {first.file}, with other "
-                f"{' and '.join(differing) or 'versions'}; of two jobs of one name ingest one with --as-run NAME"
+                f"{_at(record)}{_whose(record)} is also in {first.file} with other "
+                f"{' and '.join(differing) or 'versions'}; if two jobs used this name, ingest one with --as-run NAME"
             )
         return record.digests.keys() - self._held.keys()
 
@@ -197,7 +199,7 @@ class _Target:
 
 
 class _Copies:
-    """Recordings of other runs with the same content: votes of the same rank, or timings, which are never equal by chance.
+    """Recordings of other runs with the same content: votes of the same rank, or any timings.
 
     Attributes:
         found: How many recordings of the batch are copies that count, by the other run's name.
@@ -230,7 +232,7 @@ class _Copies:
                 if not record.is_named and not other["is_named"]:
                     raise ConflictError(
                         f"{_at(record)}{_whom(other['run'], other['rank'])} holds the same votes or timings: "
-                        "probably a copy; if it is another run, name it with --run"
+                        "it is probably a copied folder; if it is a different run, name it with --run"
                     )
                 self._noted.add((record.identity, other["run"]))
                 self.found[other["run"]] += 1
@@ -268,5 +270,5 @@ def _whose(record: Pending) -> str:
 
 
 def _whom(run: str, rank: int) -> str:
-    who = "a recording of no rank" if rank == NO_RANK else f"rank {rank}"
+    who = "a recording of unknown rank" if rank == NO_RANK else f"rank {rank}"
     return f"{who} of run {printable(run)!r}"

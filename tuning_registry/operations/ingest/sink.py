@@ -1,4 +1,4 @@
-"""A rank's recording straight into the database: what `tuning_registry.runtime` imports for a database URL."""
+"""Writing a rank's recording directly into a database: `tuning_registry.runtime` loads this for a database URL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuning_registry.operations.ingest.ingest import IngestOptions, add_to_batch
 
 
 class DatabaseSink:
-    """Inserts recordings into one database. Ranks never create or migrate a schema: it must be there, at head.
+    """Inserts recordings into one database. A rank never creates or migrates the schema: it must exist, at head.
 
     Args:
         store: The database.
@@ -21,17 +21,20 @@ class DatabaseSink:
         self._store = store
 
     def write(self, recording: Recording, *, replace: bool = False) -> bool:
-        """Insert a recording in one transaction; the same one again changes nothing, and gives False.
+        """Insert a recording in one transaction. The same recording again changes nothing.
 
         Args:
             recording: What to insert.
-            replace: Let it take the place of another of its run and rank, which is kept as superseded.
+            replace: Let it supersede another recording of its run and rank, which is kept.
+
+        Returns:
+            Whether the database changed.
 
         Raises:
-            SchemaError: There is no schema, or it is not this program's.
+            SchemaError: There is no schema, or it is of another revision.
             BusyError: Another process held the lock.
-            UnreachableError: The server does not answer.
-            ConflictError: This (run, rank) is there with other content.
+            UnreachableError: The server does not respond.
+            ConflictError: The database holds other content of this run and rank.
             DatabaseError: The database cannot be written.
         """
         if self._store.revision() is None:
@@ -47,9 +50,9 @@ def open_sink(url: str, wait_s: float | None = None) -> DatabaseSink:
 
     Args:
         url: The database.
-        wait_s: How long to wait for a lock, and at most for a server; None: as long as a command waits.
+        wait_s: How long to wait for a lock, and at most for a server; None means as long as a command waits.
 
     Raises:
-        UsageError: Not a database URL.
+        UsageError: It is not a database URL.
     """
     return DatabaseSink(Store(parse_url(url), wait_s))

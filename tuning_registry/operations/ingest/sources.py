@@ -28,7 +28,7 @@ def find_files(paths: Paths) -> list[Path]:
     """
     several = [paths] if isinstance(paths, str | os.PathLike) else paths
     if not all(os.fspath(path) for path in several):
-        raise UsageError("a PATH is empty; write . for the current folder")
+        raise UsageError("a PATH is empty; use . for the current folder")
     found: dict[Path, None] = {}
     for given in several:
         for path in expand_glob(Path(given)):
@@ -44,7 +44,7 @@ def _files_below(folder: Path) -> list[Path]:
         raise FileError(f"{folder}: no .json file in this folder")
     if not below:
         raise FileError(
-            f"{folder}: a Triton cache without autotune results; Triton keeps them under TRITON_CACHE_AUTOTUNING=1"
+            f"{folder}: a Triton cache without autotune results; Triton stores them if TRITON_CACHE_AUTOTUNING=1 is set"
         )
     return below
 
@@ -58,9 +58,9 @@ def sources_of(files: Sequence[Path], options: IngestOptions) -> list[Source]:
     caches = group_by_cache(file for file in files if is_result(file))
     sources: list[Source] = [*(file for file in files if not is_result(file)), *caches]
     if options.rank is not None and len(sources) > 1:
-        raise UsageError(f"--rank names one recording, but there are {len(sources)} files and caches")
+        raise UsageError(f"--rank is for one recording, but the paths name {len(sources)} files and caches")
     if options.arch is not None and not caches:
-        raise UsageError("--arch is for Triton cache folders; recordings name their architectures themselves")
+        raise UsageError("--arch is for Triton cache folders, and there is none; recordings state their architectures")
     return sources
 
 

@@ -10,7 +10,7 @@ from tuning_registry.model.records import ALL_FAILED, ECHO, IMPOSSIBLE_TIME, SIN
 from tuning_registry.runtime.guard import count_fault
 from tuning_registry.runtime.triton import watch
 
-# Why a choice of Triton does not vote.
+# Why a choice of Triton is not a vote.
 REASONS: Final[Mapping[str, str]] = {
     watch.ECHO: ECHO,
     watch.SINGLE: SINGLE_CANDIDATE,
