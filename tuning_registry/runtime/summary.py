@@ -52,10 +52,10 @@ def log_end(
         done = {"record": "recorded", "pinned": "pinned"}.get(str(policy.mode), "tuned")
         announce("nothing was %s: no autotuner with several configs was launched", done)
     elif policy.chaos:
-        given = sum(choice.source == "chaos" for choice in choices.standing())
+        given = sum(choice.source == "chaos" for choice in choices.latest())
         announce("chaos: %d keys were given configs that depend on the rank", given)
     elif policy.mode == "auto":
-        tuned = len(choices.standing())
+        tuned = len(choices.latest())
         announce("Triton tuned %d %s; nothing was recorded or pinned", tuned, "key" if tuned == 1 else "keys")
     elif policy.mode == "pinned":
         announce("%s", _pinned(tables, choices, misses))
@@ -63,7 +63,7 @@ def log_end(
 
 def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
     """How many keys were pinned from which tables, and why the others were not."""
-    hits = {choice.entry for choice in choices.standing() if choice.source == "table"}
+    hits = {choice.entry for choice in choices.latest() if choice.source == "table"}
     missed = misses.all()
     keys = hits | {(miss.arch, miss.kernel, lookup_key(miss.key)) for miss in missed}
     if not keys:
