@@ -25,8 +25,9 @@ from tuning_registry.operations.differences import compare_tables, compare_with_
 from tuning_registry.operations.election.tally import EntryVotes, Winner
 from tuning_registry.operations.explain import explain
 from tuning_registry.operations.explained import Explanation
-from tuning_registry.operations.export import Export, ExportOptions, export_table
+from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.export_log import ExportRecord, list_exports, remember_export
+from tuning_registry.operations.exported import Export
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
 from tuning_registry.operations.misses import MissedEntry, find_misses
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides

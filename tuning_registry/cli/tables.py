@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tuning_registry.db.store import Store
     from tuning_registry.model.selection import Selection
     from tuning_registry.operations.differences import TableComparison
-    from tuning_registry.operations.export import Export, ExportOptions
+    from tuning_registry.operations.export import ExportOptions
+    from tuning_registry.operations.exported import Export
     from tuning_registry.rules.table_diff import EntryChange
 
 Table = Annotated[Path, typer.Argument(metavar="TABLE", help="Table file.")]
@@ -113,7 +114,7 @@ def _remember(store: Store, made: Export, selection: Selection, options: ExportO
 
 def write_export(made: Export, output: Path | None) -> None:
     """Write a table to its file or stdout, and print a summary."""
-    from tuning_registry.operations.export import UNKNOWN_DEVICE
+    from tuning_registry.operations.exported import UNKNOWN_DEVICE
 
     if output is None or _is_stdout(output):
         where = "stdout"
