@@ -33,7 +33,8 @@ SM90 = Selection(arch="sm90")
 
 medians = st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0]) | st.none()
 timed = st.dictionaries(st.sampled_from(range(3)), medians, max_size=3)
-entry = st.tuples(st.sampled_from(range(3)), timed)
+# A rank has timed the config that it chose, or none: a vote for a candidate that failed there is an observation.
+entry = st.tuples(st.sampled_from(range(3)), timed).filter(lambda made: made[1].get(made[0], 1.0) is not None)
 ranks = st.lists(
     st.dictionaries(st.sampled_from(["k", "pkg.k"]), st.dictionaries(st.sampled_from(["M=1", "M=2"]), entry, max_size=2)),
     min_size=1, max_size=5,

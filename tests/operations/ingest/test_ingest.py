@@ -68,7 +68,7 @@ def test_unknown_arch_spelling_is_kept_and_reported(store: Store, tmp_path: Path
 def test_long_texts_are_kept_exactly(store: Store, tmp_path: Path) -> None:
     key = "|".join(["M=1", *["torch.bfloat16"] * 300])
     noise = "".join(random.Random(5).choices(string.ascii_letters, k=3000))  # nothing a database could compress
-    kernel, arch = f"pkg.{noise}", f"sm90{noise[:900]}"
+    kernel, arch = f"pkg.{noise}", f"Ascend{noise[:900]}"
     big = config(B="y" * 20_000, N=10**5000)
     path = tmp_path / "rec.rank0.json"
     write_recording(

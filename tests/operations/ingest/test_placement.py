@@ -147,7 +147,7 @@ def test_each_kind_of_content_has_an_identity_of_its_own(store: Store, tmp_path:
     assert (report.new, report.completed, report.already) == (0, 0, 1)
     assert record(votes=votes).already == 1
     with pytest.raises(ConflictError, match="with other timings;"):
-        record(votes=votes, timings={"sm90": {"k": {"M=1": [[A, None]]}}})
+        record(votes=votes, timings={"sm90": {"k": {"M=1": [[A, [0.2, 0.2, 0.2]]]}}})
     with pytest.raises(ConflictError, match="with other votes;"):
         record(votes={"sm90": {"k": {"M=1": B}}})
     assert find_winners(store, Selection())[0].votes == 1
