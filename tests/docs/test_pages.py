@@ -122,7 +122,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 @pytest.mark.parametrize(
     "query",
-    ["winners", "disagreements", "disagreements --cost", "explain --arch sm90 --kernel l2norm_fwd_kernel", "ranks",
+    ["kernels", "keys l2norm_fwd_kernel", "winners", "disagreements", "disagreements --cost", "explain --arch sm90 --kernel l2norm_fwd_kernel", "ranks",
      "runs", "status", "exports", "diff sm90.json fastest.json"],
 )  # fmt: skip
 def test_every_name_in_json_is_described(query: str, filled: Shell) -> None:
