@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import socket
 import sys
 import time
@@ -150,7 +149,7 @@ def stated_run(policy_run: str | None, environ: Mapping[str, str] | None = None)
 
 def new_run() -> str:
     """A new run name that is unique across hosts: UTC date and time with 32 random bits."""
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-" + secrets.token_hex(4)
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-" + os.urandom(4).hex()
 
 
 def resolve_run(policy_run: str | None) -> str:
