@@ -129,9 +129,9 @@ def test_every_name_in_json_is_described(query: str, filled: Shell) -> None:
     status, output = filled.run(f"registry {query} --format json 2>/dev/null")
     assert status == 0
     page = text("docs/reference/output.md")
-    section = (
-        page.partition(f"\n## {query.split(maxsplit=1)[0]}\n")[2].partition("\n## ")[0] + page.partition("\n## ")[0]
-    )
+    sections = re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    command = query.split(maxsplit=1)[0]
+    section = next(found for title, found in sections if command in title.split()) + page.partition("\n## ")[0]
     found = json.loads(output)
     for row in found if isinstance(found, list) else [found]:
         for name, value in row.items():
