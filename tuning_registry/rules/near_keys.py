@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
+from tuning_registry.model.globs import glob_regex, is_glob
 from tuning_registry.model.names import is_positional, lookup_key, positional_key, split_key
 
 NEAREST: Final = 5
@@ -51,6 +53,16 @@ def is_same_key(one: str, other: str) -> bool:
     if is_positional(one) or is_positional(other):
         return positional_key(one) == positional_key(other)
     return lookup_key(one) == lookup_key(other)
+
+
+def matching_keys(asked: str, recorded: Iterable[str]) -> set[str]:
+    """The recorded keys that a key or a pattern means. A key that was recorded is not a pattern."""
+    every = set(recorded)
+    same = {key for key in every if is_same_key(asked, key)}
+    if same or is_positional(asked) or not is_glob(asked):
+        return same
+    matches = re.compile(glob_regex(asked)).search
+    return {key for key in every if matches(key) or matches(lookup_key(key))}
 
 
 def nearest_keys(asked: str, recorded: Iterable[str], count: int = NEAREST) -> list[NearKey]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
-from tuning_registry.model.canonical import parse_config
+from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import is_positional, lookup_key, positional_key
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.rules.overrides import Override
@@ -59,8 +59,8 @@ class EntryChange(Result):
             "kernel": self.kernel,
             "key": self.key,
             "change": self.change,
-            "old_config": None if self.old is None else parse_config(self.old),
-            "new_config": None if self.new is None else parse_config(self.new),
+            "old_config": None if self.old is None else load_config(self.old),
+            "new_config": None if self.new is None else load_config(self.new),
             "inherited": self.is_inherited,
             "old_votes": self.old_votes,
             "new_votes": self.new_votes,
