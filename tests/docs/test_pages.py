@@ -176,9 +176,10 @@ def test_decisions_are_numbered_once_and_known_where_they_are_referred_to() -> N
     assert all(number == anchor for number, anchor in numbers)
     known = [int(number) for number, _ in numbers]
     assert sorted(known) == list(range(1, len(known) + 1))
-    for file in [*ROOT.glob("tuning_registry/**/*.py"), *ROOT.glob("migrations/**/*.py"), *ROOT.glob("tests/**/*.py")]:
-        for number in re.findall(r"decisions(?:\.md)?: D(\d+)", file.read_text()):
-            assert int(number) in known, file
+    files = [*ROOT.glob("tuning_registry/**/*.py"), *ROOT.glob("migrations/**/*.py")]
+    referred = {int(number) for file in files for number in re.findall(r"decisions\.md, D(\d+)", file.read_text())}
+    assert len(referred) > 5
+    assert referred <= set(known)
 
 
 def test_prose_is_wrapped() -> None:

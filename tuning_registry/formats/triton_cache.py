@@ -89,7 +89,7 @@ def group_by_cache(files: Iterable[Path]) -> list[TritonCache]:
     return [TritonCache(folder, tuple(found)) for folder, found in folders.items()]
 
 
-# decisions: D33
+# See docs/decisions.md, D33.
 def read_cache(
     cache: TritonCache,
     *,
