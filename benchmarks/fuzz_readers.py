@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Feed the readers of recordings, tables and Triton caches what coverage-guided fuzzing comes up with.
+"""Coverage-guided fuzzing of the readers of recordings, tables and Triton caches.
 
 usage: fuzz_readers.py [CORPUS_FOLDER] [-max_total_time=60] [...libFuzzer's options]      (needs `pip install atheris`)
 
-Whatever the bytes, a reader gives a value or raises our error, and the two roads into a recording agree. Anything else
+A reader returns a value or raises an error of this package, whatever the bytes, and the two readers of recordings agree. Anything else
 ends the run, with the input in a file.
 """
 
@@ -33,7 +33,7 @@ def feed(data: bytes) -> None:
         strict = None
     quick = QuickReader().read_quickly(data.removeprefix(b"\xef\xbb\xbf"), "r.json")
     if quick is not None and quick != strict:
-        raise AssertionError("the two roads differ")
+        raise AssertionError("the two readers differ")
     FILE.write_bytes(data)
     for read in (lambda: read_table(FILE),
                  lambda: read_cache(TritonCache(FILE.parent, (FILE,)), arch="sm90", triton="3.6.0", votes=True)):  # fmt: skip

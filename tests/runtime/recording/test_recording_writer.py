@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuning_registry.formats.recording_writer import recording_bytes
-from tuning_registry.formats.recordings import parse_recording
+from tuning_registry.formats.recordings import checked, parse_recording
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.names import is_known_arch, normal_arch
 from tuning_registry.model.records import Header, Observation, Recording, TimedCandidates, Timing
@@ -16,16 +16,24 @@ text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 name = text.filter(bool)
 arch = st.one_of(
     st.sampled_from(["sm90", "sm103", "gfx942", "unknown"]),
-    name.filter(lambda a: normal_arch(a) == a and not is_known_arch(a)),
+    name.filter(lambda a: normal_arch(a) == a and not is_known_arch(a)).map("Ascend".__add__),
 )
 version = name.filter(lambda text: text != "none")
 distribution = st.sampled_from(["fla-core", "mamba-ssm", "torch"])
 value = st.one_of(st.integers(), st.booleans(), st.none(), text, st.floats(allow_nan=False, allow_infinity=False))
 config = st.fixed_dictionaries(
-    {"kwargs": st.dictionaries(text, value, max_size=3), "num_warps": st.integers(), "num_stages": st.integers()},
-    optional={"num_ctas": st.integers(), "maxnreg": st.none() | st.integers(), "ir_override": st.none() | text},
+    {
+        "kwargs": st.dictionaries(text, value, max_size=3),
+        "num_warps": st.none() | st.integers(1, 64),
+        "num_stages": st.none() | st.integers(0, 64),
+    },
+    optional={
+        "num_ctas": st.integers(1, 32),
+        "maxnreg": st.none() | st.integers(1, 1024),
+        "ir_override": st.none() | text,
+    },
 ).map(config_text)
-milliseconds = st.floats(0, 1e9)
+milliseconds = st.floats(0, 1e9, exclude_min=True)
 timing = st.one_of(
     st.builds(Timing, config, milliseconds, milliseconds, milliseconds),
     st.builds(Timing, config, st.none(), st.none(), st.none()),
@@ -55,6 +63,6 @@ def test_what_is_written_is_read_back(header: Any, votes: Any, observations: Any
                 del votes[seen][kernel][key]
     recording = Recording("file", header, votes, observations, timings, sets)
     data = recording_bytes(recording)
-    assert parse_recording(data, "file") == recording
+    assert parse_recording(data, "file") == checked(recording)
     assert data.endswith(b"}\n")
     assert json.dumps(json.loads(data)) + "\n" == data.decode("ascii")

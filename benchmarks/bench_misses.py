@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""What a key costs that nobody recorded: the rule for unseen keys against the cheapest estimate and the best candidate.
+
+usage: bench_misses.py [FILE...]                # recordings or timings; the ones of examples/h200 by default
+       bench_misses.py FILE... --fresh FILE...  # also: keys of the second files that the first do not have
+
+Needs no GPU: every candidate's time on every key is in the files, so a choice is scored by looking its time up. A key
+is taken out, a table is made of the others, and the rule chooses:
+
+  evidence  the rule with the slowdowns of all candidates on the recorded keys (what `export` writes)
+  winners   the rule with the winners alone (a table without evidence)
+  min_cost  the candidate of the least static estimate
+
+The figure is the time of the chosen candidate over that of the fastest one, 1 at best. A candidate that failed on a key
+gives way to the next choice. Candidates are in the order of their parameters, since a recording sorts them by text.
+
+Some kernels are kept for a final test: they are left out unless --final is given, which leaves out all others. A rule
+that was changed after a look at them has no test any more.
+"""
+
+# ruff: noqa: E402 - the package is found first
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Final
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tuning_registry.formats.recordings import read_recording
+from tuning_registry.model.canonical import load_config
+from tuning_registry.model.names import bare_name
+from tuning_registry.model.slowdowns import slowdowns_of
+from tuning_registry.rules.evidence import median_of_medians
+from tuning_registry.rules.nearest import RecordedKeys
+from tuning_registry.runtime.decision import static_estimate
+
+EXAMPLES = sorted((ROOT / "examples" / "h200").glob("timings.rank*.json"))
+FINAL: Final = frozenset({
+    "attention_forward", "batched_matmul", "column_sums", "stencil", "bias_gelu", "layer_norm_bwd_kernel",
+    "chunk_scaled_dot_kkt_fwd_kernel", "causal_conv1d_fwd_kernel", "softmax_fwd_kernel",
+    "fused_recurrent_hgrn_fwd_kernel",
+})  # fmt: skip
+METHODS: Final = ("evidence", "winners", "min_cost")
+BOOTSTRAPS: Final = 1000
+
+ByConfig = Mapping[str, float]  # milliseconds by canonical text, infinite for a candidate that failed
+Kernels = dict[str, dict[str, ByConfig]]
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """One key that was taken out, and the time of each method's choice over the best."""
+
+    kernel: str
+    key: str
+    ratios: Mapping[str, float]
+
+
+def read(files: Iterable[Path]) -> Kernels:
+    """Milliseconds by kernel, key and candidate: the median over the recordings that timed it."""
+    times: dict[str, dict[str, dict[str, dict[int, tuple[float, float, float] | None]]]] = {}
+    for rank, file in enumerate(files):
+        for kernels in read_recording(file).timings.values():
+            for kernel, keys in kernels.items():
+                for key, timed in keys.items():
+                    by_config = times.setdefault(kernel, {}).setdefault(key, {})
+                    for text, three in zip(timed.configs, timed.times_ms, strict=True):
+                        by_config.setdefault(text, {})[rank] = three
+    found: Kernels = {}
+    for kernel, entries in times.items():
+        for key, candidates in entries.items():
+            medians = {text: median_of_medians(by_rank) for text, by_rank in candidates.items()}
+            if len(medians) > 1 and min(medians.values()) < math.inf:
+                found.setdefault(kernel, {})[key] = medians
+    return found
+
+
+def table(keys: Mapping[str, ByConfig]) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+    """The winners and the slowdowns in percent that a table of these keys would hold."""
+    winners, slowdowns = {}, {}
+    for key, medians in keys.items():
+        fastest = min(medians.values())
+        winners[key] = min(text for text, ms in medians.items() if ms == fastest)
+        slowdowns[key] = slowdowns_of(medians)
+    return winners, slowdowns
+
+
+def cheapest_first(texts: Iterable[str]) -> list[str]:
+    """Candidates by static estimate, of equal ones by their parameters."""
+
+    def order(text: str) -> tuple[tuple[int, int], str, list[tuple[str, int, str]]]:
+        config = load_config(text)
+        values = [(name, value, "") if type(value) is int else (name, 0, str(value))
+                  for name, value in config["kwargs"].items()]  # fmt: skip
+        return static_estimate(SimpleNamespace(**config)), "", values
+
+    return sorted(texts, key=order)
+
+
+def misses(recorded: Mapping[str, ByConfig], asked: Mapping[str, ByConfig], kernel: str) -> Iterator[Miss]:
+    """What each method's choice costs on the asked keys, knowing the recorded ones."""
+    winners, slowdowns = table(recorded)
+    with_evidence, without = RecordedKeys(winners, slowdowns), RecordedKeys(winners)
+    for key, medians in asked.items():
+        candidates = cheapest_first(medians)
+        best = min(medians.values())
+        orders = (with_evidence.rank(key, candidates).candidates, without.rank(key, candidates).candidates, candidates)
+        yield Miss(kernel, key, {method: next(medians[text] for text in order if medians[text] < math.inf) / best
+                                 for method, order in zip(METHODS, orders, strict=True)})  # fmt: skip
+
+
+def leave_one_out(kernels: Kernels) -> list[Miss]:
+    return [miss for kernel, keys in kernels.items() if len(keys) > 1 for key in keys
+            for miss in misses({other: keys[other] for other in keys if other != key}, {key: keys[key]}, kernel)]  # fmt: skip
+
+
+def leave_half_out(kernels: Kernels, seed: int) -> list[Miss]:
+    dice = random.Random(seed)
+    found: list[Miss] = []
+    for kernel, keys in kernels.items():
+        if len(keys) > 1:
+            kept = set(dice.sample(sorted(keys), len(keys) // 2))
+            found += misses(
+                {key: keys[key] for key in kept}, {key: keys[key] for key in keys if key not in kept}, kernel
+            )
+    return found
+
+
+def mean(values: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def interval(found: Sequence[Miss], method: str) -> tuple[float, float]:
+    """The 95 % bootstrap interval of the geometric mean, keys resampled within their kernels."""
+    dice = random.Random(1)
+    logs: dict[str, list[float]] = {}
+    for miss in found:
+        logs.setdefault(miss.kernel, []).append(math.log(miss.ratios[method]))
+    means = sorted(
+        math.exp(statistics.fmean(value for each in logs.values() for value in dice.choices(each, k=len(each))))
+        for _ in range(BOOTSTRAPS)
+    )
+    return means[BOOTSTRAPS // 40], means[-BOOTSTRAPS // 40]
+
+
+def show(title: str, found: Sequence[Miss], *, by_kernel: bool, verbose: bool) -> None:
+    """Print a table: geometric mean and worst of each method, per kernel and in total."""
+    if not found:
+        print(f"\n## {title}\nno keys")
+        return
+    print(f"\n## {title}\n")
+    print("| kernel | keys | " + " | ".join(f"{method} | worst" for method in METHODS) + " |")
+    print("| --- |" + " ---: |" * (1 + 2 * len(METHODS)))
+    names = sorted({miss.kernel for miss in found}) if by_kernel else []
+    for name in names:
+        print(row(bare_name(name), [miss for miss in found if miss.kernel == name]))
+    print(row("all", found))
+    low, high = interval(found, METHODS[0])
+    print(f"\nevidence: 95 % interval of the mean over key sets {low:.3f} to {high:.3f}")
+    if verbose:
+        for miss in sorted(found, key=lambda miss: -miss.ratios["evidence"])[:15]:
+            print({method: round(ratio, 2) for method, ratio in miss.ratios.items()}, bare_name(miss.kernel), miss.key)
+
+
+def row(name: str, found: Sequence[Miss]) -> str:
+    figures = (f"{mean(values):.3f} | {max(values):.2f}"
+               for values in ([miss.ratios[method] for miss in found] for method in METHODS))  # fmt: skip
+    return f"| {name} | {len(found)} | " + " | ".join(figures) + " |"
+
+
+def show_halves(kernels: Kernels, rounds: int) -> None:
+    """Print the spread over random halves: median, least and most of the mean and of the worst."""
+    samples = [leave_half_out(kernels, seed) for seed in range(rounds)]
+    print(f"\n## Half of the keys left out, {rounds} times: median (least to most)\n")
+    print("| method | mean | worst |\n| --- | --- | --- |")
+    for method in METHODS:
+        ratios = [[miss.ratios[method] for miss in sample] for sample in samples]
+        cells = (sorted(map(figure, ratios)) for figure in _FIGURES)
+        print(
+            f"| {method} | "
+            + " | ".join(f"{statistics.median(c):.3f} ({c[0]:.3f} to {c[-1]:.3f})" for c in cells)
+            + " |"
+        )
+
+
+_FIGURES: Final[tuple[Callable[[Sequence[float]], float], ...]] = (mean, max)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, default=EXAMPLES)
+    parser.add_argument("--fresh", nargs="+", type=Path, default=[], help="recordings of other keys of these kernels")
+    parser.add_argument("--rounds", type=int, default=20, help="how many random halves")
+    parser.add_argument("--final", action="store_true", help="only the kernels that are kept for a final test")
+    parser.add_argument("--verbose", action="store_true", help="also the worst keys")
+    parser.add_argument("--json", type=Path, help="write every miss to this file")
+    options = parser.parse_args()
+    began = time.perf_counter()
+    kernels = {kernel: keys for kernel, keys in read(options.files).items()
+               if (bare_name(kernel) in FINAL) == options.final}  # fmt: skip
+    print(f"{len(kernels)} kernels, {sum(map(len, kernels.values()))} keys, "
+          f"{sum(len(c) for keys in kernels.values() for c in keys.values())} times")  # fmt: skip
+    found = leave_one_out(kernels)
+    show("One key left out", found, by_kernel=True, verbose=options.verbose)
+    show_halves(kernels, options.rounds)
+    if options.fresh:
+        fresh = read(options.fresh)
+        new = [miss for kernel, keys in kernels.items() if kernel in fresh
+               for miss in misses(keys, {k: v for k, v in fresh[kernel].items() if k not in keys}, kernel)]  # fmt: skip
+        show("Fresh keys", new, by_kernel=True, verbose=options.verbose)
+        found = [*found, *new]
+    if options.json:
+        options.json.write_text(json.dumps([{"kernel": m.kernel, "key": m.key, **m.ratios} for m in found], indent=1))
+    print(f"\n{time.perf_counter() - began:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

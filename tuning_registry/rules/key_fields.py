@@ -1,0 +1,109 @@
+"""The fields of a shape key as the rule for unseen keys compares them: numbers by ratio, everything else by equality.
+
+Pure, standard library only. A number's place is on a logarithmic scale in whole steps, computed with integers, so that
+it is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from tuning_registry.model.names import UNNAMED, lookup_key, split_key
+
+OCTAVE: Final = 64  # steps for a factor of two
+
+_ZERO: Final = -2 * OCTAVE  # the place of 0: as far below 1 as 1/4 is
+_BELOW_ZERO: Final = -64 * OCTAVE
+_DTYPES: Final = "|"  # names the dtypes; no argument has a bar in its name
+# Longer numbers are no sizes; they are compared as texts.
+_NUMBER: Final = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,2})?")
+_FLAG: Final = re.compile(r"(?:^|(?<=\|))([^|=\\?]+)=(?:True|False)(?=\||$)")
+_FLAGS: Final = {"True": "1", "False": "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A key's fields.
+
+    Attributes:
+        others: Name and text of each field that is not a number. The dtypes are one field: an optional tensor moves all
+            that come after it.
+        numbers: The names of the numbers.
+        places: Where each number is on the logarithmic scale, in steps.
+    """
+
+    others: tuple[tuple[str, str], ...]
+    numbers: tuple[str, ...]
+    places: tuple[int, ...]
+
+    def unequal(self, others: tuple[tuple[str, str], ...]) -> int:
+        """How many of the fields that are not numbers differ from these, or are on one side only."""
+        if self.others == others:
+            return 0
+        one, two = dict(self.others), dict(others)
+        return sum(one.get(name) != two.get(name) for name in {**one, **two})
+
+
+class FieldReader:
+    """Reads the keys of one kernel: a field that is True or False in one of them is a flag in every key.
+
+    Args:
+        keys: The recorded keys.
+    """
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._flags = {name for key in keys for name in _FLAG.findall(key)}
+        self._known: dict[str, tuple[str, str, int | None]] = {}
+
+    def fields(self, key: str) -> Fields:
+        """The fields of a key."""
+        others: list[tuple[str, str]] = []
+        dtypes: list[str] = []
+        numbers: list[str] = []
+        places: list[int] = []
+        for position, field in enumerate(split_key(key)):
+            name, text, place = self._known.get(field) or self._read(field)
+            if place is not None:
+                numbers.append(name + str(position) if name == UNNAMED else name)
+                places.append(place)
+            elif name == _DTYPES:
+                dtypes.append(text)
+            else:
+                others.append((name + str(position) if name == UNNAMED else name, text))
+        return Fields((*others, (_DTYPES, "|".join(dtypes))), tuple(numbers), tuple(places))
+
+    def _read(self, field: str) -> tuple[str, str, int | None]:
+        name, equals, value = field.partition("=")
+        if not equals:
+            name, value = _DTYPES, field
+        plain = _FLAGS.get(value, value)
+        place = None if name == _DTYPES or name in self._flags else place_of(plain)
+        read = self._known[field] = (name, lookup_key(plain) if "(" in plain else plain, place)
+        return read
+
+
+def place_of(value: str) -> int | None:
+    """Where a number is on the logarithmic scale, in steps rounded down; None for what is not a number."""
+    if not _NUMBER.fullmatch(value):
+        return None
+    number = int(value) if value.isdecimal() else Fraction(value)
+    if number == 0:
+        return _ZERO
+    steps = log2_steps(abs(number.numerator), number.denominator)
+    return steps if number > 0 else _BELOW_ZERO - steps
+
+
+@functools.lru_cache(maxsize=4096)
+def log2_steps(numerator: int, denominator: int) -> int:
+    """`floor(OCTAVE * log2(numerator / denominator))`, exactly, of positive integers."""
+    ratio: int
+    if numerator >= denominator:
+        ratio = numerator**OCTAVE // denominator**OCTAVE
+        return ratio.bit_length() - 1
+    ratio = -(-(denominator**OCTAVE) // numerator**OCTAVE)  # rounded up: just above a power of two is the next step
+    return -(ratio - 1).bit_length()
