@@ -111,8 +111,8 @@ def diff_tables(old: TunedTable, new: TunedTable, places: Iterable[tuple[str, st
 def _change(old: TunedTable, new: TunedTable, kernel: str, old_key: str | None, new_key: str | None) -> EntryChange:
     """The change of an entry that at least one of the tables has, under its key there."""
     key = str(old_key if new_key is None else new_key)
-    before = old.text_for(kernel, key) if old_key is None else old.texts[kernel][old_key]
-    after = new.text_for(kernel, key) if new_key is None else new.texts[kernel][new_key]
+    before = old.text_for(kernel, key if old_key is None else old_key)
+    after = new.text_for(kernel, key if new_key is None else new_key)
     return EntryChange(
         kernel=kernel,
         key=key,
