@@ -250,6 +250,7 @@ def test_threads_launch_one_pinned_kernel_with_shapes_of_their_own(tmp_path: Pat
     assert coverage_report().faults == {}
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # PyTorch uses it itself
 def test_a_kernel_inside_torch_compile_is_reported_as_not_covered(tmp_path: Path) -> None:
     install(AutotunePolicy(mode="pinned", table_path=tmp_path))
 

@@ -105,6 +105,7 @@ def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, select
         return with_evidence(changes, election, old.arch, new.provenance.get("triton"))
 
 
+# See docs/decisions.md, D36.
 def compare_with_votes(store: Store, table: TunedTable, selection: Selection) -> TableComparison:
     """The changes that a new export would make to a table.
 

@@ -122,6 +122,7 @@ def lift_override(store: Store, number: int, *, reason: str, author: str, now: d
     return old
 
 
+# See docs/decisions.md, D32.
 def refuse_expired(overrides: Overrides, today: str) -> None:
     """Refuse to continue with expired overrides.
 

@@ -65,6 +65,7 @@ def matching_keys(asked: str, recorded: Iterable[str]) -> set[str]:
     return {key for key in every if matches(key) or matches(lookup_key(key))}
 
 
+# See docs/decisions.md, D35.
 def nearest_keys(asked: str, recorded: Iterable[str], count: int = NEAREST) -> list[NearKey]:
     """The recorded keys that differ in the fewest fields; then those with the closest numbers, then by text."""
     found = [NearKey(key, differences(asked, key)) for key in set(recorded)]
