@@ -93,6 +93,11 @@ class TableSource:
     def _find(self, arch: str) -> TunedTable:
         """Find, check and announce the table of an architecture."""
         file = self._stated_file(arch)
+        for path in self.paths if file is not None else ():
+            if file in {path, path / f"{arch}.json"}:
+                break
+            if path.is_dir():
+                warn("%s holds no %s.json; searching further", path, arch)
         table = load(arch, self.paths if file is None else [file], read=self._read)
         self._check_digest(table)
         # Threads may load it at the same time; all use the first one that is stored.
