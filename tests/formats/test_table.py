@@ -120,7 +120,9 @@ def test_the_first_that_exists_decides(kernels: dict[str, dict[str, int]], expec
 
 
 @pytest.mark.parametrize("further", [{}, {"mamba.a._norm": {"M=9": config()}}])
-def test_a_bare_name_serves_every_kernel_of_that_name(further: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bare_name_serves_every_kernel_of_that_name(
+    further: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     kernels = ("mamba.a._norm", "fla.b._norm", "_norm")
     for order in itertools.permutations(kernels):
         found = table({"_norm": {"M=1": config()}, **further})

@@ -113,7 +113,9 @@ def test_if_every_candidate_is_banned_nothing_is_launched(tmp_path: Path, fields
     pin(tmp_path, *map(ban, three()), **fields)
     kernel = autotuner(candidates)
     for _ in range(2):
-        with pytest.raises(LaunchError, match=r"bans every candidate of pkg\.ops\.kernel for key M=16.*BLOCK_M=128") as caught:
+        with pytest.raises(
+            LaunchError, match=r"bans every candidate of pkg\.ops\.kernel for key M=16.*BLOCK_M=128"
+        ) as caught:
             launch(kernel)
     assert "BLOCK_M=32" in str(caught.value)
     assert (kernel.fn.launches, kernel.timer.calls) == ([], 0)

@@ -85,7 +85,9 @@ cases = st.fixed_dictionaries(
         "bans": st.dictionaries(places, st.sets(candidates, min_size=1, max_size=6), max_size=3),
         "pins": st.dictionaries(places, candidates, max_size=2),
         "sizes": st.dictionaries(
-            st.sampled_from(("BLOCK_M", "num_warps", "num_stages", "BLOCK_OF_NO_KERNEL")), st.sampled_from((2, 4, 32)), max_size=2
+            st.sampled_from(("BLOCK_M", "num_warps", "num_stages", "BLOCK_OF_NO_KERNEL")),
+            st.sampled_from((2, 4, 32)),
+            max_size=2,
         ),
         "on_miss": st.sampled_from(("min_cost", "error")),
         "style": st.integers(0, 2),
@@ -155,7 +157,10 @@ def launch_all(case: dict[str, Any], folder: Path, forms: list[int]) -> list[Any
 
 @given(cases)
 @settings(
-    max_examples=2000, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=2000,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 def test_launches_get_what_the_documented_rule_says(case: dict[str, Any]) -> None:
     logging.disable(logging.CRITICAL)
@@ -200,7 +205,9 @@ def launched_in(folder: Path, order: tuple[str, ...], *, threaded: bool, collect
             thread.start()
         for thread in threads:
             thread.join(30)
-    return {f"{name}.{kernel}": launched(getattr(modules[name], kernel)) for name in MODULES for kernel in ("one", "two")}
+    return {
+        f"{name}.{kernel}": launched(getattr(modules[name], kernel)) for name in MODULES for kernel in ("one", "two")
+    }
 
 
 def launch_module(module: Any) -> None:

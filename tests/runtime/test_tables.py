@@ -137,7 +137,9 @@ def test_the_first_line_names_the_table_and_its_entries(tmp_path: Path, caplog: 
 def test_no_table_at_all_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     install(mode="pinned", table_path=tmp_path, arch="sm91")
     launch(autotuner())
-    (warning,) = [r.getMessage() for r in caplog.records if "no table for sm91" in r.getMessage() and "Searched" in r.getMessage()]
+    (warning,) = [
+        r.getMessage() for r in caplog.records if "no table for sm91" in r.getMessage() and "Searched" in r.getMessage()
+    ]
     assert str(tmp_path) in warning
 
 
@@ -167,7 +169,9 @@ def test_a_ban_changes_the_selection_digest_and_not_the_digest(tmp_path: Path) -
     ban = {"action": "ban", "kernel": NAME, "key": "*", "config": stored(three()[1]), "reason": "slow"}
     plain = read_table(write_table(tmp_path / "plain", kernels))
     banned = read_table(write_table(tmp_path / "banned", kernels, extra={"overrides": [ban]}))
-    reworded = read_table(write_table(tmp_path / "reworded", kernels, extra={"overrides": [{**ban, "reason": "wrong"}]}))
+    reworded = read_table(
+        write_table(tmp_path / "reworded", kernels, extra={"overrides": [{**ban, "reason": "wrong"}]})
+    )
     assert plain.selection_digest == plain.digest == banned.digest
     assert banned.selection_digest == reworded.selection_digest != plain.selection_digest
     assert banned.provenance["tuning_registry"]["selection_digest"] == banned.selection_digest

@@ -153,6 +153,17 @@ class TableSource:
             else f"{path} (read at the first launch)" for path in self.paths
         )  # fmt: skip
 
+    def equals(self, other: TableSource) -> bool:
+        """Whether launches that were looked up in another source's tables would get the same from these.
+
+        Raises:
+            LaunchError: A table cannot be used any more.
+        """
+        files = {path: self._digest(table) for path, table in self._files.items() if path in other._files}
+        return all(digest == other._digest(other._files[path]) for path, digest in files.items()) and all(
+            self._digest(self.table(arch)) == other._digest(table) for arch, table in other._tables.copy().items()
+        )
+
     def loaded(self) -> list[tuple[str, str, str, str]]:
         """Arch, file, digest and selection digest of the tables that launches were looked up in."""
         return [
@@ -180,7 +191,10 @@ class TableSource:
         if "file" not in table.provenance:
             warn("%s: every pinned kernel launches its fallback. Searched: %s", describe_table(table),
                  ", ".join([*map(str, self.paths), "the user's tables", "the packaged tables"]))  # fmt: skip
-        elif Path(table.provenance["file"]) not in {self._stated, *self.paths}:  # else the line at the start described it
+        elif Path(table.provenance["file"]) not in {
+            self._stated,
+            *self.paths,
+        }:  # else the line at the start described it
             announce("pinning from %s: %s", table.provenance["file"], self._describe(table))
 
     def _describe(self, table: TunedTable) -> str:
