@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.matching import value_text
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.log import warn
 from tuning_registry.model.canonical import live_config_text
-from tuning_registry.model.names import ANY_KEY, bare_name
+from tuning_registry.model.names import ANY_KEY
 from tuning_registry.runtime.decision import (
     BANNED,
     FAULT,
@@ -182,24 +181,29 @@ class Pinning:
     def _give_way(self, place: _Place, decision: Decision[Any], failed: tuple[Any, ...],
                   error: BaseException) -> Launch | None:  # fmt: skip
         """The next choice of the same rule; None if the config was chosen for this key by an entry, or none is left."""
-        session, call, key = self._session, place.call, place.key
-        if decision.source == "table" and decision.entry[1] != ANY_KEY:
-            table = session.tables.table(place.arch)
-            warn("the entry of %s for %s, key %s, does not run: %s raised %s", table.provenance.get("file", "the table"),
-                 call.kernel, key, _shown(decision.candidate), _described(error))  # fmt: skip
-            session.note_failure(call, place.arch, key, decision.candidate)
+        call, key = place.call, place.key
+        if decision.source == "table" and (decision.entry[1] != ANY_KEY or self._policy.on_miss == "error"):
+            guarded("noting a failure", self._note_failed_entry, place, decision, error)
             return None
         failed = (*failed, decision.candidate)
-        allowed = allowed_candidates(call.kernel, key, place.pruned, session.tables.table(place.arch))
+        allowed = allowed_candidates(call.kernel, key, place.pruned, self._session.tables.table(place.arch))
         if all(any(candidate is other for other in failed) for candidate in allowed):
-            warn("%s, key %s: none of the %s candidates that could be launched runs; the last error: %s", call.kernel, key,
-                 len(allowed), _described(error))  # fmt: skip
+            warn_once(("all failed", place.arch, call.kernel, key), "%s, key %s: none of the %s candidates that may be "
+                      "launched runs; the last error: %s", call.kernel, key, len(allowed), _described(error))  # fmt: skip
             return None
         instead = self._from_rule(place, failed)
         if key is not None:
             place.kept["failed", place.arch, key] = failed
             place.kept[place.arch, key] = instead
         return self._launch(place, instead, failed)
+
+    def _note_failed_entry(self, place: _Place, decision: Decision[Any], error: BaseException) -> None:
+        call, key = place.call, place.key
+        table = self._session.tables.table(place.arch)
+        warn_once(("entry", place.arch, call.kernel, key), "the entry of %s for %s, key %s, does not run: %s raised %s",
+                  table.provenance.get("file", "the table"), call.kernel, key, _shown(decision.candidate),
+                  _described(error))  # fmt: skip
+        self._session.note_failure(call, place.arch, key, decision.candidate)
 
     def _warn_of_failures(self, place: _Place, decision: Decision[Any], failed: tuple[Any, ...]) -> None:
         warn_once(("failed", place.arch, place.call.kernel, place.key), "%s, key %s: %s did not run (it does not compile, or "

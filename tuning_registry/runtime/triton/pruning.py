@@ -32,12 +32,26 @@ def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             for member, value in slots.items():
                 member.__set__(probe, value)
             pruned = list(probe.prune_configs(kwargs))
-        except Exception:  # noqa: BLE001, S110 - a user's pruning; its own error, if any, is raised below
-            pass
+        except Exception as error:
+            if _is_of_pruner(error, before):
+                raise
         else:
             _put_back(autotuner, probe, before, slots)
             return pruned
     return _ask_itself(autotuner, nargs, kwargs)
+
+
+def _is_of_pruner(error: BaseException, state: dict[str, Any]) -> bool:
+    """Whether an error comes out of the user's own pruner or performance model, which then must not be called again."""
+    pruners = [state.get("early_config_prune"), state.get("perf_model")]
+    functions = [getattr(pruner, "func", pruner) for pruner in pruners]  # of functools.partial
+    codes = {getattr(f, "__code__", getattr(vars(type(f)).get("__call__"), "__code__", None)) for f in functions}
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code in codes:
+            return True
+        frame = frame.tb_next
+    return False
 
 
 def _ask_itself(autotuner: Any, nargs: dict[str, Any], kwargs: dict[str, Any]) -> list[Any]:
