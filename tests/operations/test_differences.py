@@ -364,7 +364,7 @@ def edited(table: TunedTable, **changes: object) -> TunedTable:
     return TunedTable(table.arch, table.kernels, provenance)
 
 
-def checked(store: Store, table: TunedTable) -> TableCheck:
+def verdict(store: Store, table: TunedTable) -> TableCheck:
     return check_table(store, table, EVERYTHING, today="2026-01-01", installed=lambda name: "")
 
 
@@ -384,8 +384,8 @@ def test_check_compares_the_header_with_the_votes(store: Store, tmp_path: Path, 
     take(store, *write_ranks(tmp_path, [A, A, B]), triton="3.6.0")
     for log in (False, True):
         table = exported(store, log=log)
-        assert checked(store, table).problems == []
-        (problem,) = checked(store, edited(table, **changes)).problems
+        assert verdict(store, table).problems == []
+        (problem,) = verdict(store, edited(table, **changes)).problems
         assert problem.startswith(said)
 
 
@@ -393,20 +393,20 @@ def test_check_compares_the_header_with_the_log(store: Store, tmp_path: Path) ->
     take(store, *write_ranks(tmp_path, [A, A, B]))
     table = exported(store)
     take(store, *write_ranks(tmp_path / "more", [A, A]), run="more")
-    assert checked(store, table).problems == []  # later votes elect the same
-    (problem,) = checked(store, edited(table, our_recordings=999)).problems
+    assert verdict(store, table).problems == []  # later votes elect the same
+    (problem,) = verdict(store, edited(table, our_recordings=999)).problems
     assert problem == (
         'header: the table states 999 recordings of ["demo"], policy "majority", but the log of exports has 3 recordings '
         'of ["demo"], policy "majority"'
     )
-    assert len(checked(store, edited(table, our_runs=["demo", "other"])).problems) == 1
+    assert len(verdict(store, edited(table, our_runs=["demo", "other"])).problems) == 1
 
 
 def test_without_a_log_other_votes_are_a_note(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path, [A, A, B]))
     table = exported(store, log=False)
     take(store, *write_ranks(tmp_path / "more", [A, A]), run="more")
-    found = checked(store, table)
+    found = verdict(store, table)
     assert found.problems == []
     assert (
         'the table states votes of 3 recordings of ["demo"]; now they come from 5 recordings of ["demo", "more"]'
@@ -419,7 +419,7 @@ def test_check_and_explain_say_what_bans_leave(store: Store, cli: Cli, tmp_path:
     document = version_1({"sm90": {"k": {"M=1": A, "M=2": A, "M=3": B}}}, timings=timings)
     ingest(store, [write_recording(tmp_path / "rec.rank0.json", document)])
     override(store, BAN, A)
-    found = checked(store, exported(store))
+    found = verdict(store, exported(store))
     assert found.problems == []
     (note,) = [note for note in found.notes if note.startswith("banned: ")]
     assert note == (
@@ -427,7 +427,7 @@ def test_check_and_explain_say_what_bans_leave(store: Store, cli: Cli, tmp_path:
         "bans leave 1 other recorded config"
     )
     add_override(store, BAN, arch="sm90", kernel="k", key="M=1", config="num_warps=4", reason="r", author="me", now=NOW)
-    (problem,) = checked(store, exported(store)).problems
+    (problem,) = verdict(store, exported(store)).problems
     assert problem.endswith(
         "is banned (#1, #2); bans leave none of its recorded configs, so launches fail if the kernel has no other candidate"
     )
