@@ -208,7 +208,7 @@ def test_a_table_with_nothing_in_it_is_false() -> None:
         ({"tuning_registry": []}, "at tuning_registry: expected an object, found an array"),
         ({"kernels": []}, "at kernels: expected an object, found an array"),
         ({"arch": 90}, "at arch: expected a string, found the integer 90"),
-        ({"arch": ""}, "at arch: an empty name"),
+        ({"arch": ""}, "at arch: the name is empty"),
         ({"packages": "x"}, "at packages: expected an object"),
         (
             {"tuning_registry": {"version": 2}},
@@ -270,7 +270,7 @@ def test_what_cannot_be_used_is_skipped_with_a_warning(tmp_path: Path, caplog: p
     assert load("sm_90", folders).provenance["file"] == str(folders[5] / "sm90.json")
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warned) == 5
-    for words in ("is for sm103, not sm90", "not a per-arch table", "cut off", "No such file", "not a regular file"):
+    for words in ("is for sm103, not sm90", "not a per-arch table", "truncated", "No such file", "not a regular file"):
         assert any(words in line for line in warned), (words, warned)
 
 

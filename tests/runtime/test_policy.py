@@ -167,7 +167,7 @@ def test_a_policy_that_cannot_work_leaves_the_old_one(bad: Any) -> None:
     assert triton.runtime.Autotuner.run is run
 
 
-@pytest.mark.parametrize(("content", "message"), [("{}", "not a per-arch table"), ('{"arch": ', "cut off")])
+@pytest.mark.parametrize(("content", "message"), [("{}", "not a per-arch table"), ('{"arch": ', "truncated")])
 def test_a_table_file_that_is_no_table_is_refused_by_install(tmp_path: Path, content: str, message: str) -> None:
     pytest.importorskip("triton")
     (tmp_path / "sm90.json").write_text(content)

@@ -50,7 +50,7 @@ def parse_recording(data: bytes, file: str) -> Recording:
             return _from_version_1(document, file)
         other = kind_of(document)
         if other:
-            raise FormatError(f"this is {other}, not a recording {{arch: {{kernel: {{key: config}}}}}}")
+            raise FormatError(f"expected a recording {{arch: {{kernel: {{key: config}}}}}}, found {other}")
         if _holds_timings(document):
             return _from_timings(document, file)
         return Recording(file, Header(), read_entries(document, _config))
@@ -91,7 +91,7 @@ def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
     fields = {name: document[name] for name in _HEADER_FIELDS if document.get(name) is not None}
     device = document["device"] if document.get("device") is not None else {}
     if not isinstance(device, dict) or device.keys() - _DEVICE_FIELDS.keys():
-        raise FormatError(f"expected an object with {', '.join(_DEVICE_FIELDS)}", ("device",))
+        raise FormatError(f"expected an object with the fields {', '.join(_DEVICE_FIELDS)}", ("device",))
     fields |= {_DEVICE_FIELDS[name]: value for name, value in device.items()}
     for name in ("run", "rank", "votes"):
         if document.get(name) is None:
@@ -151,7 +151,9 @@ def _refuse_both_kinds(recording: Recording) -> None:
         if lookup_key(key) in map(lookup_key, recording.votes.get(arch, {}).get(kernel, {}))
     ]
     if both:
-        raise FormatError("this entry has a vote and an observation; expected one of them", ("observations", *both[0]))
+        raise FormatError(
+            "this entry has a vote and an observation; expected only one of them", ("observations", *both[0])
+        )
 
 
 def _config(value: Any) -> str:

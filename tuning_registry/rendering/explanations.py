@@ -28,10 +28,9 @@ def render_explained(entries: Sequence[ExplainedEntry], style: Format) -> str:
 
 
 def near_key_text(near: NearKey) -> str:
-    """A recorded key and the fields that differ: `M=128|...  (M: 96 asked for, 128 recorded)`."""
+    """A recorded key and the fields that differ: `M=128|...  (M: 96 requested, 128 recorded)`."""
     fields = (
-        f"{one.field}: {one.asked or 'absent'} asked for, {one.recorded or 'absent'} recorded"
-        for one in near.differences
+        f"{one.field}: {one.asked or 'none'} requested, {one.recorded or 'none'} recorded" for one in near.differences
     )
     return printable(f"{near.key}  ({'; '.join(fields)})")
 

@@ -188,7 +188,7 @@ class Session:
         if recorder is None:
             return None
         if is_interpreted(autotuner):
-            warn_once("interpreter", "kernels run in Triton's interpreter, whose timings are meaningless: nothing is "
+            warn_once("interpreter", "kernels run in Triton's interpreter, whose timings are meaningless, so nothing is "
                       "recorded for them")  # fmt: skip
             return None
         recorder.device = device

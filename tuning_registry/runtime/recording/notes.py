@@ -80,7 +80,7 @@ class Notes:
             self._observations[place] = note.observation
         elif note.vote is not None:
             if self._votes.setdefault(place, note.vote) != note.vote:
-                warn_once(("two votes", place), "%s was tuned twice for key %s, with different winners; the first one "
+                warn_once(("two votes", place), "%s was tuned twice for key %s, with different winners; the first winner "
                           "votes", kernel, key)  # fmt: skip
                 return
             self._observations.pop(place, None)

@@ -24,7 +24,7 @@ EARLIER: Final = "has cached configs that were chosen before install, or by anot
 COMPILED: Final = "captured by torch.compile"
 OWN_PRUNING: Final = "its class overrides prune_configs, and nothing reports its choice"
 OWN_TIMING: Final = "its class overrides _bench, and nothing reports its choice"
-IN_CAPTURE: Final = "its class overrides _bench, so timing inside a CUDA-graph capture was not refused"
+IN_CAPTURE: Final = "its class overrides _bench, so timing inside a CUDA-graph capture was not prevented"
 NOT_PINNED: Final = "it was timed, not pinned: its class overrides run, or the launch began before install"
 BYPASSED: Final = "it was launched, but its class overrides run and was never seen to call Autotuner.run"
 
