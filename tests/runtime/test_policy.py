@@ -202,3 +202,9 @@ def test_a_table_folder_without_the_architecture_is_said_aloud(
 ) -> None:
     load("sm77", tmp_path)
     assert f"{tmp_path} has no sm77.json; searching further" in caplog.text
+
+
+def test_no_password_is_shown_by_a_policy() -> None:
+    policy = AutotunePolicy(record_path="postgresql://me@srv:S3?CRET@host/db?password=S3CRET2", run="job")
+    assert "CRET" not in repr(policy)
+    assert "run='job'" in repr(policy)

@@ -33,8 +33,6 @@ from tuning_registry.model.slowdowns import Slowdowns
 from tuning_registry.rules.key_fields import OCTAVE, FieldReader
 from tuning_registry.rules.key_tree import Tree, build, from_nearest
 
-RULE_VERSION: Final = 1  # tables state it, since another rule would make other choices
-
 NEIGHBOURS: Final = 24
 FIELD_APART: Final = 2 * OCTAVE  # as much as a ratio of 4 in a number
 HALVING: Final = OCTAVE // 2  # the distance over which a key's weight halves
