@@ -31,8 +31,8 @@ def torch_flag(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """PyTorch's flag, as a list of one item that a test may change."""
     flag = [False]
     module = types.ModuleType("torch")
-    module.are_deterministic_algorithms_enabled = lambda: flag[0]  # type: ignore[attr-defined]
-    module.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
+    module.are_deterministic_algorithms_enabled = lambda: flag[0]
+    module.cuda = types.SimpleNamespace(
         is_available=lambda: False, is_initialized=lambda: False, is_current_stream_capturing=lambda: False
     )
     monkeypatch.setitem(sys.modules, "torch", module)
@@ -98,7 +98,7 @@ def test_off_in_the_environment_turns_off_what_a_script_installs(
 ) -> None:
     original = Autotuner.run
     monkeypatch.setenv("TUNING_REGISTRY_MODE", "off")
-    fields = {"pinned": {"table_path": table}, "record": {"record_path": tmp_path / "r"}, "auto": {}}[mode]
+    fields: Any = {"pinned": {"table_path": table}, "record": {"record_path": tmp_path / "r"}, "auto": {}}[mode]
     assert install(mode=mode, arch=ARCH, chaos=True, verify_every=3, **fields).mode == "off"
     assert Autotuner.run is original
     launch(kernel := autotuner())

@@ -180,10 +180,12 @@ class Session:
         if recorder is not None and key is not None:
             recorder.miss((arch, call.kernel, key), live_config_text(candidate), FAILED)
 
-    def note_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
-        """Note and record a miss."""
+    def note_refusal(self, autotuner: Any, miss: Miss) -> None:
+        """Note and record a miss whose launch was refused."""
+        if len(autotuner.configs) > 1:
+            self.coverage.reach(miss.kernel, coverage.REFUSED, len(autotuner.configs))
         if self.misses.note(miss):
-            self._record_miss(autotuner, miss, candidate)
+            self._record_miss(autotuner, miss, None)
 
     def _record_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
         key = miss.key or (_NO_TEXT if miss.reason == UNSUPPORTED_KEY else "")
