@@ -48,7 +48,7 @@ def log_server_away() -> Iterator[None]:
 @pytest.mark.usefixtures("log_server_away")
 def test_a_log_handler_that_raises_reaches_no_launch(tmp_path: Path, monkeypatch: Any) -> None:
     table = write_table(tmp_path, {"pkg.ops.other": {KEY: stored(three()[0])}}, triton="3.0.1")
-    install(AutotunePolicy(mode="pinned", table_path=(table, tmp_path / "none"), arch=ARCH, record_path=tmp_path / "r"))
+    install(AutotunePolicy(mode="pinned", table_path=(table, tmp_path), arch=ARCH, record_path=tmp_path / "r"))
     missing, hit = autotuner(), autotuner(name="other")
     launch(missing)
     launch(hit)
@@ -62,7 +62,7 @@ def test_a_log_handler_that_raises_reaches_no_launch(tmp_path: Path, monkeypatch
 
 def test_a_table_path_that_cannot_serve_the_stated_arch_is_refused(tmp_path: Path) -> None:
     path = write_table(tmp_path, {NAME: {KEY: stored(three()[0])}})
-    with pytest.raises(PolicyError, match="is for sm90, but the policy's arch is sm80"):
+    with pytest.raises(PolicyError, match="is for sm90, but the architecture is sm80"):
         install(AutotunePolicy(mode="pinned", table_path=path, arch="sm80"))
     other = write_table(tmp_path, {NAME: {KEY: stored(three()[0])}}, arch="sm80")
     install(AutotunePolicy(mode="pinned", table_path=(path, other), arch="sm80"))  # one of them can

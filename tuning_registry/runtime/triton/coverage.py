@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tuning_registry.errors import printable
-from tuning_registry.log import inform
+from tuning_registry.log import notify
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.misses import Miss
 from tuning_registry.runtime.triton.keys import kernel_name
@@ -81,7 +81,7 @@ class Coverage:
         """Note how a kernel's multi-config autotuner is treated; each treatment of a kernel is logged once."""
         mine = object()
         if self._reached.setdefault((kernel, treatment), mine) is mine and self._announce:
-            inform("autotuner %s (%d candidates): %s", kernel, candidates, treatment)
+            notify("autotuner %s (%d candidates): %s", kernel, candidates, treatment)
 
     def gap(self, kernel: str, key: str, why: str) -> None:
         """Note that the choice for a kernel's key may not be seen, or could not be pinned."""

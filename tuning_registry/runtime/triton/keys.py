@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError
-from tuning_registry.model.canonical import check_text
+from tuning_registry.model.canonical import check_text, text_digest
 from tuning_registry.model.names import format_key
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None)})
@@ -73,6 +73,35 @@ def kernel_name(autotuner: Any) -> str:
     while hasattr(function, "fn"):
         function = function.fn
     return f"{function.__module__}.{function.__name__}"
+
+
+def source_hash(autotuner: Any) -> str:
+    """16 hexadecimal digits that tell apart two functions of one qualified name; empty if nothing is known of the source.
+
+    Triton's own key of the function covers its source and the functions and globals that it uses.
+
+    Args:
+        autotuner: The live autotuner, or any decorator or function under it.
+    """
+    chain = [autotuner]
+    while hasattr(chain[-1], "fn"):
+        chain.append(chain[-1].fn)
+    texts = [text for function in chain[:-1] if (text := _cache_key(function))]
+    code = getattr(chain[-1], "__code__", None)
+    if code is not None:
+        plain = [constant for constant in code.co_consts if type(constant) in _PLAIN]
+        texts.append(f"{code.co_code.hex()} {code.co_names} {plain}")
+    return text_digest(texts[0])[:16] if texts else ""
+
+
+def _cache_key(function: Any) -> str | None:
+    if not hasattr(type(function), "cache_key"):
+        return None
+    try:
+        key = function.cache_key
+    except Exception:  # noqa: BLE001 - a kernel that Triton cannot analyse
+        key = getattr(function, "src", None)
+    return key if isinstance(key, str) else None
 
 
 def is_interpreted(autotuner: Any) -> bool:
