@@ -98,7 +98,7 @@ def test_a_rank_that_ends_in_any_way_leaves_an_ingestible_recording(tmp_path: Pa
 
 
 def test_a_rank_killed_at_once_leaves_nothing_broken(tmp_path: Path) -> None:
-    child(tmp_path, "SIGKILL", wait=0.0)
+    assert child(tmp_path, "SIGKILL", wait=0.0).returncode == -9
     for file in files(tmp_path):
         assert read_recording(file).header.rank == 0
 
