@@ -28,7 +28,7 @@ from tests.runtime.fakes import (
     three,
     write_table,
 )
-from tests.runtime.recording.test_recorder import CONFIGS, entry, files, into_database, made
+from tests.runtime.recording.helpers import CONFIGS, entry, files, into_database, made
 from tests.runtime.test_process import python
 from tuning_registry.errors import LaunchError, PolicyError
 from tuning_registry.formats.recordings import read_recording

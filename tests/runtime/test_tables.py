@@ -8,6 +8,7 @@ import pytest
 from tests.runtime.fakes import ARCH, KEY, autotuner, launch, launched, stored, three, write_table
 from tuning_registry.errors import PolicyError
 from tuning_registry.formats import table as table_module
+from tuning_registry.formats.files import read_bytes
 from tuning_registry.runtime import install
 
 NAME = "pkg.ops.kernel"
@@ -17,8 +18,12 @@ def test_a_table_file_is_read_once_from_install_to_the_launches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[Path] = []
-    read_bytes = table_module.read_bytes
-    monkeypatch.setattr(table_module, "read_bytes", lambda path: (reads.append(path), read_bytes(path))[1])
+
+    def counting(path: Path) -> bytes:
+        reads.append(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr(table_module, "read_bytes", counting)
     path = write_table(tmp_path, {NAME: {KEY: stored(three()[0])}})
     install(mode="pinned", table_path=path, arch=ARCH)
     assert reads == [path]

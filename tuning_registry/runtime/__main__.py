@@ -73,9 +73,9 @@ def _log_to_stderr(*, verbose: bool) -> None:
 
 
 def run_script(script: str, arguments: Sequence[str]) -> None:
-    """Run a file, or a folder or archive with a `__main__.py`, as `python SCRIPT` would."""
+    """Run a file, or a folder or archive with a `__main__.py`, as `python SCRIPT` does."""
     sys.argv, given = [script, *arguments], script
-    script = os.path.abspath(script)  # noqa: PTH100  # as Python's __file__, which outlives a change of folder
+    script = os.path.abspath(script)  # noqa: PTH100  # like Python's __file__, it must stay valid if the folder changes
     holder = importlib.machinery.PathFinder.find_spec("__main__", [script])
     if holder is not None and holder.loader is not None:  # a folder or an archive
         _put_first(script)
@@ -92,12 +92,12 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
         _run(code, script, compiled, None)
         return
     loader = importlib.machinery.SourceFileLoader("__main__", script)
-    # Not its get_code, which would leave a compiled copy beside the script.
+    # Not get_code, which would write a compiled copy next to the script.
     _run(loader.source_to_code(loader.get_data(script), script), script, loader, None)
 
 
 def run_module(name: str, arguments: Sequence[str]) -> None:
-    """Run a module, or a package's `__main__`, as `python -m NAME` would."""
+    """Run a module, or a package's `__main__`, as `python -m NAME` does."""
     sys.argv = [name, *arguments]
     _put_first(os.getcwd())  # noqa: PTH109  # a str
     try:
@@ -106,7 +106,7 @@ def run_module(name: str, arguments: Sequence[str]) -> None:
             spec = importlib.util.find_spec(f"{name}.__main__")
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # something that the package itself imports
+            raise  # the package itself imports a missing module
         spec = None
     except (ImportError, ValueError):
         if not name.startswith("."):
@@ -120,13 +120,13 @@ def run_module(name: str, arguments: Sequence[str]) -> None:
 
 
 def _run(code: types.CodeType, file: str, loader: object, spec: importlib.machinery.ModuleSpec | None) -> None:
-    """Run code as the module `__main__`, and leave that in place: threads and exit handlers outlive its last line."""
+    """Run code as the module `__main__`, which stays in place for threads and exit handlers."""
     module = types.ModuleType("__main__")
     module.__dict__.update(
         __file__=file, __cached__=None, __builtins__=__builtins__, __spec__=spec, __loader__=loader,
         __package__=None if spec is None else spec.parent,
     )  # fmt: skip
-    # Ours is kept under the name that it would have had: its functions still run.
+    # Our own module stays importable under its real name, since its functions are still running.
     sys.modules.setdefault("tuning_registry.runtime.__main__", sys.modules["__main__"])
     sys.modules["__main__"] = module
     exec(code, module.__dict__)  # noqa: S102 - the script that the user asked for
@@ -140,7 +140,7 @@ def _code_of(spec: importlib.machinery.ModuleSpec) -> types.CodeType:
 
 
 def _put_first(folder: str) -> None:
-    """Make `folder` the first place to import from, in place of ours; with PYTHONSAFEPATH (-P) there is none."""
+    """Make `folder` the first entry of sys.path, as Python does, except with PYTHONSAFEPATH (-P)."""
     if not sys.flags.safe_path:
         sys.path[0] = folder
 

@@ -1,4 +1,4 @@
-"""Whether the ranks of a job chose the same configs, checked with as little traffic as the answer needs."""
+"""Checking, with little traffic, whether the ranks of a job chose the same configs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tuning_registry.runtime.job.collectives import Group, all_gather_bytes, all
 from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.weak_map import WeakIdentityMap
 
-_DIGEST_BYTES = 8  # per entry and per config; a job has thousands of entries, far from the 2^32 where these collide
+_DIGEST_BYTES = 8  # per entry and per config; collisions become likely near 2^32 entries, and jobs have thousands
 
 
 class Disagreement(NamedTuple):
@@ -38,21 +38,21 @@ class Disagreement(NamedTuple):
     ranks: dict[str, tuple[int, ...]]
 
     def __str__(self) -> str:
-        """The entry and who chose what, on one line."""
+        """The entry and the ranks that chose each config, on one line."""
         sides = "; ".join(f"ranks {rank_ranges(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
         return printable(f"{self.kernel} {self.key} on {self.arch}: {sides}")
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The outcome of a check; true when nothing that was compared differs.
+    """The outcome of a check; true if no compared entry differs.
 
     Attributes:
-        ranks: Number of ranks compared; 1 means that there was nobody to compare with.
-        compared: Entries that at least two ranks chose a config for, since the process group was made.
-        new: Whether this check learned of new choices.
+        ranks: Number of ranks compared; 1 means that there was no other rank.
+        compared: Number of entries that at least two ranks have chosen a config for since the process group was created.
+        new: Whether any rank had new choices.
         disagreements: Entries that differ.
-        not_covered: `(kernel, why)` this check knows it cannot speak for.
+        not_covered: `(kernel, why)` of kernels that this check does not cover.
     """
 
     ranks: int
@@ -62,20 +62,20 @@ class Agreement:
     not_covered: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether no difference was found; nothing compared is no difference either: look at `compared`."""
+        """Whether no difference was found. This is also true if nothing was compared: see `compared`."""
         return not self.disagreements
 
 
 class _Known:
-    """What one group has told each other so far: the same on every rank after every check, but for `sent`."""
+    """The choices that the ranks of one group have exchanged: equal on every rank after a check, except `sent`."""
 
     def __init__(self) -> None:
-        # One group's checks one after another; groups know nothing of each other, since a lock over a collective
-        # of one would make another wait for ranks that wait for it.
+        # Serialises the checks of one group. A lock shared by groups could deadlock: ranks would wait for it inside
+        # collectives that its holder waits for.
         self.lock = threading.Lock()
         self.sent = 0
         self.session: Any = None
-        # By rank, how often its policy has changed: its choices then start afresh.
+        # By rank, how often its policy has changed; a change discards its earlier choices.
         self.changes: list[int] = []
         # entry digest -> config digest -> ranks that chose it, as bits
         self.ranks: dict[bytes, dict[bytes, int]] = {}
@@ -84,25 +84,25 @@ class _Known:
         self.warned_gaps: set[tuple[str, str]] = set()
 
 
-_known: WeakIdentityMap[_Known] = WeakIdentityMap()  # by group: one that lives on would keep its port and threads
+_known: WeakIdentityMap[_Known] = WeakIdentityMap()  # by group; weakly, since a live group keeps its port and threads
 _steps = 0
 _lock = threading.Lock()
 
 
 def choice_log() -> list[Choice]:
-    """The choice that stands for every entry of this process, sorted; empty without a policy."""
+    """The latest choice of every entry in this process, sorted; empty without a policy."""
     session = active_session()
-    return [] if session is None else session.choices.standing()
+    return [] if session is None else session.choices.latest()
 
 
 def choice_digest() -> str:
-    """SHA-256 of this process's choices that can change values: equal on ranks that ran and chose the same."""
+    """SHA-256 of this process's choices that can change results: equal on ranks with equal choices."""
     session = active_session()
     return hashlib.sha256(b"{}").hexdigest() if session is None else session.choices.digest()
 
 
 def maybe_verify_choices(step: int | None = None, group: Any = None) -> Agreement | None:
-    """`verify_choices` at every `verify_every`-th step; None in between, or when the policy sets no interval.
+    """Call `verify_choices` at every `verify_every`-th step; return None in between, or without an interval.
 
     Args:
         step: The training step, the same on every rank; None counts the calls of this function.
@@ -121,37 +121,37 @@ def maybe_verify_choices(step: int | None = None, group: Any = None) -> Agreemen
 
 
 def verify_choices(group: Any = None) -> Agreement:
-    """Compare the choices of the ranks of a group; a collective, so every rank of the group must call it.
+    """Compare the choices of the ranks of a group. This is a collective: every rank of the group must call it.
 
-    Only entries that several ranks chose a config for are compared: pipeline and expert ranks run different
-    kernels. Ranks exchange what is new since their last check: 56 bytes each when nothing is, or when
-    all have the same news. Kernels whose config cannot change values are left out.
+    Only entries that several ranks chose a config for are compared, since pipeline and expert ranks run different
+    kernels. Ranks exchange the choices that are new since their last check: 56 bytes each if there are none, or if
+    all ranks have the same new choices. Kernels whose config cannot change results are left out.
 
     Args:
         group: A `torch.distributed` process group; None for the default one. Without an initialised
-            process group there is nobody to compare with.
+            process group there is no other rank to compare with.
 
     Raises:
-        AgreementError: The policy says `verify_strict` and ranks differ; raised on every rank alike.
+        AgreementError: Ranks differ and the policy sets `verify_strict`; raised on every rank.
     """
     session = active_session()
     where = current_group(group)
     gaps = () if session is None else tuple(session.coverage.known_gaps())
     if where is None:
         return Agreement(1, 0, new=False, not_covered=gaps)
-    current_place()  # remembered there: the group may be gone when the recording is written
+    current_place()  # remembers the rank: the group may be gone when the recording is written
     with _lock:
         known = _known.get(where.identity) or _Known()
         _known.put(where.identity, known)
     with known.lock:
         if known.session is not session:
             known.sent, known.session = 0, session
-        # A rank without a policy takes part with nothing: a collective that it left out would hang the others.
+        # A rank without a policy takes part without choices: if it skipped the collective, the others would hang.
         choices = ChoiceLog() if session is None else session.choices
         fresh, known.sent = choices.since(known.sent)
         new, differ_in_gaps = _exchange(where, known, _latest(fresh), gaps)
         differing = sorted(entry for entry, configs in known.ranks.items() if len(configs) > 1)
-        _exchange_texts(where, known, differing, choices.standing())
+        _exchange_texts(where, known, differing, choices.latest())
         found = tuple(known.texts[entry] for entry in differing if entry in known.texts)
         compared = sum(_is_shared(configs) for configs in known.ranks.values())
         result = Agreement(where.size, compared, new, found, gaps)
@@ -164,14 +164,14 @@ def verify_choices(group: Any = None) -> Agreement:
 
 
 def _latest(choices: Iterable[Choice]) -> dict[bytes, bytes]:
-    """Config digest by entry digest of the choices that can change values."""
+    """Config digest by entry digest, for the choices that can change results."""
     return {_digest(dump_json(c.entry)): _digest(c.config) for c in choices if not c.invariant}
 
 
 def _exchange(
     where: Group, known: _Known, fresh: dict[bytes, bytes], gaps: tuple[tuple[str, str], ...]
 ) -> tuple[bool, list[int]]:
-    """Tell each other what is new; whether anything was, and the ranks whose gaps are not rank 0's."""
+    """Exchange new choices; returns whether there were any, and the ranks whose gaps differ from rank 0's."""
     payload = b"".join(entry + fresh[entry] for entry in sorted(fresh))
     summary = hashlib.sha256(payload).digest()
     words = [int.from_bytes(summary[i : i + 8], "big", signed=True) for i in range(0, 32, 8)]
@@ -183,7 +183,7 @@ def _exchange(
     if not any(size for size, *_ in numbers):
         return False, differ_in_gaps
     if all(row == numbers[0] for row in numbers):
-        payloads = [payload] * where.size  # all ranks have the same news: nothing more to send
+        payloads = [payload] * where.size  # all ranks have the same new choices: nothing more to send
     else:
         payloads = all_gather_bytes(where, payload, [size for size, *_ in numbers])
     for rank, received in enumerate(payloads):
@@ -194,7 +194,7 @@ def _exchange(
 
 
 def _forget_replaced(known: _Known, changes: list[int]) -> None:
-    """Drop the choices of ranks whose policy has changed since; all ranks see the same counts."""
+    """Drop the choices of ranks whose policy has changed; all ranks see the same counts."""
     fresh = [rank for rank, count in enumerate(known.changes) if changes[rank] != count]
     known.changes = changes
     for entry, configs in known.ranks.items() if fresh else ():
@@ -207,7 +207,7 @@ def _forget_replaced(known: _Known, changes: list[int]) -> None:
 
 
 def _put(known: _Known, entry: bytes, config: bytes, rank: int) -> None:
-    """Note that a rank's choice for an entry is this one, and no longer another."""
+    """Note a rank's choice for an entry, in place of its earlier choice."""
     configs = known.ranks.setdefault(entry, {})
     for other in [other for other, ranks in configs.items() if other != config and ranks >> rank & 1]:
         configs[other] &= ~(1 << rank)
@@ -217,19 +217,19 @@ def _put(known: _Known, entry: bytes, config: bytes, rank: int) -> None:
     before = configs.get(config, 0)
     configs[config] = before | 1 << rank
     if len(configs) > 1 and configs[config] != before:
-        known.texts.pop(entry, None)  # who chose what has changed: the text is exchanged anew
+        known.texts.pop(entry, None)  # the ranks of a config have changed: exchange the text again
 
 
-def _exchange_texts(where: Group, known: _Known, differing: Sequence[bytes], standing: Sequence[Choice]) -> None:
-    """Spell out the entries that differ: for each side its lowest rank sends names and config.
+def _exchange_texts(where: Group, known: _Known, differing: Sequence[bytes], choices: Sequence[Choice]) -> None:
+    """Exchange names and configs of the entries that differ; for each config, the lowest rank that chose it sends them.
 
-    Every rank holds the same `known`, so all agree on whether this takes place.
+    `known` is equal on every rank, so all ranks agree on whether this takes place.
     """
     wanted = {entry for entry in differing if entry not in known.texts}
     if not wanted:
         return
     mine: list[list[str]] = []
-    for choice in standing:
+    for choice in choices:
         entry, config = _digest(dump_json(choice.entry)), _digest(choice.config)
         sides = known.ranks.get(entry, {})
         if entry in wanted and config in sides and _lowest(sides[config]) == where.rank:
@@ -246,7 +246,7 @@ def _exchange_texts(where: Group, known: _Known, differing: Sequence[bytes], sta
 
 
 def _report(where: Group, known: _Known, differing: Sequence[bytes], result: Agreement, *, is_speaker: bool) -> None:
-    """Rank 0 warns once per entry; it and each rank with other gaps than it (`is_speaker`) once per gap."""
+    """Warn once per entry on rank 0, and once per gap on rank 0 and on ranks with other gaps (`is_speaker`)."""
     news = [entry for entry in differing if entry not in known.warned and entry in known.texts]
     gaps = [gap for gap in result.not_covered if gap not in known.warned_gaps]
     known.warned.update(news)
@@ -254,7 +254,7 @@ def _report(where: Group, known: _Known, differing: Sequence[bytes], result: Agr
     for entry in news if where.rank == 0 else ():
         warn("ranks disagree on %s", known.texts[entry])
     for kernel, why in gaps if is_speaker else ():
-        warn("agreement does not cover %s: %s", kernel, why)
+        warn("agreement checks do not cover %s: %s", kernel, why)
 
 
 def _digest(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The choices this process has made, in order, and their digest."""
+"""The configs that this process has chosen, in order, and their digest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Choice(NamedTuple):
         config: Canonical text of the chosen config.
         source: `timed` (Triton measured it here), `echo` (from Triton's disk cache), `single` (no choice),
             `table`, `block_sizes`, `min_cost` or `chaos`.
-        invariant: Whether the policy says that the config cannot change values: agreement skips it.
+        invariant: Whether the policy states that the config cannot change results: agreement skips it.
     """
 
     arch: str
@@ -31,28 +31,27 @@ class Choice(NamedTuple):
 
     @property
     def entry(self) -> tuple[str, str, str]:
-        """What was decided: arch, kernel and key, in the spelling under which equal keys meet."""
+        """Arch, kernel and key, in the spelling that all equal keys share."""
         return self.arch, self.kernel, lookup_key(self.key)
 
 
 class ChoiceLog:
-    """Choices as they come; the latest of an entry stands.
+    """Choices in the order they are made; the latest choice of an entry counts.
 
-    Safe under threads, forks and signal handlers, without a lock: the one thing that is changed is a list
-    which choices are appended to.
+    Safe under threads, forks and signal handlers, without a lock: choices are only appended to a list.
     """
 
     def __init__(self) -> None:
         self._events: list[Choice] = []
-        self._noted: dict[tuple[str, str, str], str] = {}  # the latest config of each entry, to see what is no news
+        self._noted: dict[tuple[str, str, str], str] = {}  # the latest config of each entry, to skip repetitions
 
     def add(self, choice: Choice) -> bool:
-        """Note a choice; False if the entry already stands at that config."""
+        """Note a choice; False if it is the entry's latest choice already."""
         entry = choice.entry
         if self._noted.get(entry) == choice.config:
             return False
         self._noted[entry] = choice.config
-        self._events.append(choice)  # twice where two threads note the same at once, which changes nothing
+        self._events.append(choice)  # threads may add the same choice twice, which changes nothing
         return True
 
     def since(self, position: int) -> tuple[list[Choice], int]:
@@ -60,12 +59,12 @@ class ChoiceLog:
         fresh = self._events[position:]
         return fresh, position + len(fresh)
 
-    def standing(self) -> list[Choice]:
-        """The choice of every entry, sorted by entry."""
+    def latest(self) -> list[Choice]:
+        """The latest choice of every entry, sorted by entry."""
         latest = {choice.entry: choice for choice in self._events.copy()}
         return [latest[entry] for entry in sorted(latest)]
 
     def digest(self) -> str:
-        """SHA-256 over the standing choices that can change values; equal digests mean equal choices."""
-        configs: Mapping[str, str] = {dump_json(c.entry): c.config for c in self.standing() if not c.invariant}
+        """SHA-256 of the latest choices that can change results; equal digests mean equal choices."""
+        configs: Mapping[str, str] = {dump_json(c.entry): c.config for c in self.latest() if not c.invariant}
         return text_digest(dump_json(configs))

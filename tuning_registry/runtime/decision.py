@@ -10,6 +10,7 @@ from tuning_registry.formats.loader import installed_triton
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import live_config_text, text_digest
 from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.wording import count_of
 
 C = TypeVar("C")
 
@@ -92,7 +93,7 @@ def describe_table(table: TunedTable) -> str:
 def table_size(table: TunedTable) -> str:
     """The number of entries and the Triton version that they were recorded with, for a message."""
     made = table.provenance.get("triton")
-    return f"{len(table)} {'entry' if len(table) == 1 else 'entries'}, {f'Triton {made}' if made else 'unknown Triton'}"
+    return f"{count_of(len(table), 'entry')}, {f'Triton {made}' if made else 'unknown Triton'}"
 
 
 def static_estimate(candidate: Any) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The one guard between our faults and the training job: catch, log once per kind, count."""
+"""Keeping faults of this package out of the training job: catch, log once per kind, count."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-# No lock: one taken here could be held while another thread forks, or by the code that a signal interrupted.
-# Each slot of the counts is written by one thread, and whoever puts a notice in is the one to log it.
+# There is no lock, because another thread could fork, or a signal could arrive, while it is held. Each slot of the
+# counts is written by one thread only, and the thread that stores a notice is the one that logs it.
 _counts: dict[tuple[str, int], int] = {}
 _notices: dict[object, object] = {}
 
 
 def guarded(kind: str, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R | None:
-    """What `call` returns, or None after a fault of ours, which is logged once per kind and counted.
+    """Return the result of `call`, or None after a fault, which is logged once per kind and counted.
 
-    The broad `except` around all of our own work: a fault in recording must never reach the training step.
+    This is the broad `except` around all work of the runtime: its faults must never reach the training step.
 
     Args:
-        kind: What was being done, as it stands in the log ("recording a choice").
+        kind: The work, as the log names it ("recording a choice").
         call: The function to call.
         *args: Its arguments.
         **kwargs: Its keyword arguments.
 
     Raises:
-        LaunchError: As `call` does: the policy asked for it.
-        AgreementError: Likewise.
+        LaunchError: As `call` does: the policy requests it.
+        AgreementError: As `call` does: the policy requests it.
     """
     try:
         return call(*args, **kwargs)
@@ -49,16 +49,16 @@ def count_fault(kind: str, error: BaseException) -> None:
     _counts[slot] = _counts.get(slot, 0) + 1
     if _is_first(("fault", kind)):
         warn(
-            "%s failed; training goes on, further faults of this kind are only counted: %s: %s",
+            "%s failed; training continues, and further faults of this kind are only counted: %s: %s",
             kind, type(error).__name__, error,
         )  # fmt: skip
         trace(f"traceback of the first fault while {kind}", error)
 
 
 def warn_once(subject: object, message: str, *args: object) -> None:
-    """Log a warning the first time that it is given for this (hashable) subject."""
+    """Log a warning, but only the first one about this (hashable) subject."""
     if _is_first(("notice", subject)):
-        warn("" + message, *args)
+        warn(message, *args)
 
 
 def fault_counts() -> dict[str, int]:

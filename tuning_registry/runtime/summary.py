@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final
 
 from tuning_registry.locations import shown_url
 from tuning_registry.log import warn
@@ -15,8 +14,7 @@ from tuning_registry.runtime.misses import MissLog
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.runtime.tables import TableSource
 from tuning_registry.runtime.triton.coverage import OUT_OF_SCOPE, counted
-
-_SHOWN_NAMES: Final = 5
+from tuning_registry.wording import count_of, list_some
 
 
 def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
@@ -47,31 +45,27 @@ def log_end(
     if policy.modules and reached and set(reached.values()) == {OUT_OF_SCOPE}:
         warn("nothing was %s: none of the launched autotuners is in modules=%s; launched: %s",
              "recorded" if policy.mode == "record" else "in scope", ",".join(policy.modules),
-             _some(sorted(reached)))  # fmt: skip
+             list_some(sorted(reached)))  # fmt: skip
     elif not reached:
         done = {"record": "recorded", "pinned": "pinned"}.get(str(policy.mode), "tuned")
         announce("nothing was %s: no autotuner with several configs was launched", done)
     elif policy.chaos:
-        given = sum(choice.source == "chaos" for choice in choices.standing())
-        announce("chaos: %d keys were given configs that depend on the rank", given)
+        given = sum(choice.source == "chaos" for choice in choices.latest())
+        announce("chaos: %s got configs that depend on the rank", count_of(given, "key"))
     elif policy.mode == "auto":
-        tuned = len(choices.standing())
-        announce("Triton tuned %d %s; nothing was recorded or pinned", tuned, "key" if tuned == 1 else "keys")
+        tuned = len(choices.latest())
+        announce("Triton tuned %s; nothing was recorded or pinned", count_of(tuned, "key"))
     elif policy.mode == "pinned":
         announce("%s", _pinned(tables, choices, misses))
 
 
 def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
     """How many keys were pinned from which tables, and why the others were not."""
-    hits = {choice.entry for choice in choices.standing() if choice.source == "table"}
+    hits = {choice.entry for choice in choices.latest() if choice.source == "table"}
     missed = misses.all()
     keys = hits | {(miss.arch, miss.kernel, lookup_key(miss.key)) for miss in missed}
     if not keys:
         return "nothing was pinned: every launch had a single candidate"
-    used = tables.used()
-    line = f"pinned {len(hits)} of {len(keys)} keys from {used}" if used else f"pinned 0 of {len(keys)} keys: no table"
+    used, keys_shown = tables.used(), count_of(len(keys), "key")
+    line = f"pinned {len(hits)} of {keys_shown} from {used}" if used else f"pinned 0 of {keys_shown}: no table"
     return f"{line}; misses: {counted(miss.reason for miss in missed)}" if missed else f"{line}; no misses"
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")

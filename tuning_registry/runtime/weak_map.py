@@ -1,4 +1,4 @@
-"""A mapping that holds its keys weakly and tells them apart by identity."""
+"""A mapping with weak keys that are compared by identity."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ V = TypeVar("V")
 class WeakIdentityMap(Generic[V]):
     """Values by object, for as long as the object lives.
 
-    Other than `weakref.WeakKeyDictionary` it asks no object for its hash or equality: a subclass of somebody
-    else's class may define them as it likes, or not at all. Each change is one operation of a dict, so there
-    is no lock that a fork or a signal handler could find taken.
+    Unlike `weakref.WeakKeyDictionary`, it never asks an object for its hash or equality, which a user's class
+    may define in any way, or not at all. Each change is one operation of a dict, so there is no lock that a
+    fork or a signal handler could find held.
     """
 
     def __init__(self) -> None:
@@ -25,13 +25,13 @@ class WeakIdentityMap(Generic[V]):
         return item[1] if item is not None and item[0]() is thing else None
 
     def put(self, thing: Any, value: V) -> None:
-        """Give `thing` a value in place of the one before."""
+        """Set the value of `thing`."""
         place, items = id(thing), self._items
 
         def forget(reference: weakref.ref[Any]) -> None:
             item = items.pop(place, None)
             if item is not None and item[0] is not reference:
-                items.setdefault(place, item)  # a new object has the address already
+                items.setdefault(place, item)  # a new object already has the address
 
         items[place] = (weakref.ref(thing, forget), value)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.recording.test_recorder import CONFIGS, URL, FakeSink, entry, files, forked, made, wait_for
+from tests.runtime.recording.helpers import CONFIGS, URL, FakeSink, entry, files, forked, made, wait_for
 from tests.runtime.test_process import python
 from tuning_registry.errors import ConflictError
 from tuning_registry.formats.recordings import read_recording

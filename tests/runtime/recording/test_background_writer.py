@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.recording.test_recorder import CONFIGS, URL, FakeSink, entry, files, made, wait_for
+from tests.runtime.recording.helpers import CONFIGS, URL, FakeSink, entry, files, made, wait_for
 from tuning_registry.errors import DatabaseError
 from tuning_registry.formats.recording_writer import timings_text
 from tuning_registry.formats.recordings import read_recording

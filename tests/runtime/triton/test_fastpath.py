@@ -55,8 +55,9 @@ def test_the_hook_sees_all_arguments_and_launch_options(tmp_path: Path) -> None:
     live = [Config({"B": 1}), Config({"B": 2}, num_warps=8, pre_hook=lambda a: seen.append(dict(a)))]
     kernel = autotuner(live)
     pin(tmp_path, stored(live[1]))
+    x, y = Tensor(), Tensor()
     for _ in range(2):
-        launch(kernel, M=16, y=(y := Tensor()), x=(x := Tensor()))
+        launch(kernel, M=16, y=y, x=x)
     assert len(seen) == 2
     for arguments in seen:
         assert arguments["x"] is x

@@ -343,7 +343,7 @@ def test_timing_inside_a_graph_capture_is_refused_by_name_before_anything_is_lau
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     record(tmp_path)
     kernel = autotuner()
-    with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel .*warm up or pin.*M=16"):
+    with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel .*M=16.*Launch it once before the capture"):
         launch(kernel)
     assert (kernel.fn.launches, kernel.timer.calls) == ([], 0)
     install(AutotunePolicy(mode="pinned", arch=ARCH))

@@ -1,1 +1,1 @@
-"""What a process is in its job, and the devices and collectives it has."""
+"""A process's place in its job, its devices, and the collectives of its group."""

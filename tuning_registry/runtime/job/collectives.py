@@ -1,4 +1,4 @@
-"""The two collectives that agreement needs, over `torch.distributed`, which is imported only here."""
+"""The two collectives that agreement checks need; the only module that imports `torch.distributed` for them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 
 class Group(NamedTuple):
-    """A process group as seen from this rank.
+    """A process group, as seen from this rank.
 
     Attributes:
-        identity: The group object; a new default group after re-initialisation is another one.
-        handle: What collectives are given as `group`.
+        identity: The group object; after re-initialisation, the default group is a different object.
+        handle: The `group` argument of collectives.
         rank: This process's rank within the group.
         size: Number of ranks in the group.
-        device: Where tensors for its backend lie: the CPU if it can, else the current GPU.
+        device: The device of tensors for its backend: the CPU if supported, else the current GPU.
     """
 
     identity: Any
@@ -27,9 +27,9 @@ class Group(NamedTuple):
 
 
 def current_group(group: Any) -> Group | None:
-    """The given or default process group; None where there is none, or this rank is not in it.
+    """The given or default process group; None if there is none, or if this rank is not in it.
 
-    `torch.distributed` is not imported for it: a job that has not imported it has no group.
+    This never imports `torch.distributed`: a job that has not imported it has no group.
     """
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -46,7 +46,7 @@ def current_group(group: Any) -> Group | None:
 
 
 def all_gather_numbers(where: Group, numbers: Sequence[int]) -> list[list[int]]:
-    """The same few 64-bit integers of every rank, by rank."""
+    """Gather a few 64-bit integers from every rank, by rank."""
     torch, distributed = import_module("torch"), import_module("torch.distributed")
     mine = torch.tensor(list(numbers), dtype=torch.int64, device=where.device)
     gathered = [torch.empty_like(mine) for _ in range(where.size)]
@@ -56,7 +56,7 @@ def all_gather_numbers(where: Group, numbers: Sequence[int]) -> list[list[int]]:
 
 
 def all_gather_bytes(where: Group, payload: bytes, sizes: Sequence[int]) -> list[bytes]:
-    """The bytes of every rank, by rank; `sizes` are their lengths, known to all."""
+    """Gather bytes from every rank, by rank; every rank knows their lengths, `sizes`."""
     torch, distributed = import_module("torch"), import_module("torch.distributed")
     longest = max(sizes)
     mine = torch.zeros(longest, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""The architecture and device that a launch runs on; found at the first launch, never at import or install."""
+"""Finding the device and architecture of a launch: at the first launch, never at import or install."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from tuning_registry.model.names import normal_arch
 from tuning_registry.runtime.guard import guarded
 
-UNKNOWN: Final = "unknown"  # no GPU: the interpreter, or a fake kernel in a test
+UNKNOWN: Final = "unknown"  # no GPU: Triton's interpreter, or a fake kernel in a test
 
 
 class Device(NamedTuple):
@@ -17,7 +17,7 @@ class Device(NamedTuple):
 
     Attributes:
         arch: `sm90`, `gfx942`, or `unknown`.
-        name: As the driver names it; provenance only, since names differ between container images.
+        name: The driver's name for it; for provenance only, since names differ between container images.
         multiprocessor_count: Streaming multiprocessors or compute units.
     """
 
@@ -30,7 +30,7 @@ class Devices:
     """The devices of this process, looked up once.
 
     Args:
-        arch: The policy's override; it then stands for every device.
+        arch: The policy's architecture; it overrides that of every device.
         driver_target: Returns Triton's current target (`backend`, `arch`), for a process without torch.
     """
 
@@ -42,7 +42,7 @@ class Devices:
 
     @property
     def mixed(self) -> bool:
-        """Whether this process sees devices of several architectures: then each launch must ask."""
+        """Whether this process sees devices of several architectures; each launch must then ask for its device."""
         return len({device.arch for device in self._all()}) > 1
 
     def current(self) -> Device:
@@ -75,7 +75,7 @@ class Devices:
             return [Device()]
         try:
             target = self._driver_target()
-        except RuntimeError:  # Triton's answer when no driver is active
+        except RuntimeError:  # Triton raises it if no driver is active
             return [Device()]
         if target is None:
             return [Device()]
@@ -88,13 +88,13 @@ def loaded_torch() -> Any:
 
 
 def is_loading_torch() -> bool:
-    """Whether torch is being imported at this moment: its module is there, and most of its content is not."""
-    # The import system's own mark (importlib._bootstrap), which it reads to the same end.
+    """Whether torch is being imported right now: its module exists, but most of its content does not."""
+    # The import system sets this mark, and reads it for the same purpose (importlib._bootstrap).
     return bool(getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False))
 
 
 def _from_properties(properties: Any) -> Device:
-    """A torch device; `gcnArchName` exists on AMD builds only, where it carries feature suffixes."""
+    """The device of these torch properties; `gcnArchName` exists in AMD builds only, and has feature suffixes."""
     gcn = str(getattr(properties, "gcnArchName", ""))
     arch = normal_arch(gcn) if gcn.lower().startswith("gfx") else f"sm{properties.major}{properties.minor}"
     return Device(arch, properties.name, properties.multi_processor_count)

@@ -1,10 +1,9 @@
-"""What this process is in its job, as launcher and process group state it: rank, world size, host, run name."""
+"""A process's place in its job, as launcher and process group state it: rank, world size, host, run name."""
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
 import socket
 import sys
 import time
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
 RUN_VARIABLE: Final = "TUNING_REGISTRY_RUN"
 _STORE_KEY: Final = "tuning_registry/run"
-# Rank and world size as launchers state them, the one closest to the process first: torchrun runs under MPI or
-# Slurm, and mpirun inside a batch step of Slurm, whose variables then say rank 0 to every process.
+# Variables in which launchers state rank and world size, with the launcher closest to the process first: torchrun runs
+# under MPI or Slurm, and mpirun inside a batch step of Slurm, whose variables then give rank 0 to every process.
 _LAUNCHERS: Final = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -40,8 +39,8 @@ class Place(NamedTuple):
 
     Attributes:
         rank: From 0.
-        world_size: None where nothing states it.
-        certain: Whether the process group or a launcher states them; otherwise they are guessed as 0 and 1.
+        world_size: None if nothing states it.
+        certain: Whether the process group or a launcher states them; otherwise 0 and 1 are guesses.
     """
 
     rank: int
@@ -50,15 +49,15 @@ class Place(NamedTuple):
 
 
 class _Memory:
-    """What this process has seen of its place; a forked child begins anew.
+    """The places that this process has seen; a forked child starts over.
 
     Attributes:
-        process: Whose memory this is.
-        seen: Every place that was found so far.
-        group: The place in the process group, once there was one.
-        handle: That group; weakly, since a group that lives on would keep its port.
-        parents_places: The places of the parent before it forked: not the child's. Empty if it is none.
-        parents_group: The group it had then, or had itself from its parent.
+        process: Process id of the owner.
+        seen: Every place found so far.
+        group: The place in the process group, once there is one.
+        handle: That group; weakly, since a live group keeps its port.
+        parents_places: The places of the parent before the fork, which are not the child's. Empty without a fork.
+        parents_group: The parent's group at the fork, which the parent may have inherited itself.
     """
 
     def __init__(self, parent: _Memory | None = None) -> None:
@@ -77,11 +76,11 @@ _memory = _Memory()
 
 
 def current_place(environ: Mapping[str, str] | None = None) -> Place:
-    """Rank and world size: of the process group that is or was there, else of the launcher, else 0 of 1, guessed.
+    """Rank and world size: from the current or an earlier process group, else from the launcher, else guessed as 0 of 1.
 
-    What a process group said once is remembered, since scripts destroy it before they end. In a forked child
-    the group and the launcher's variables of its parent say nothing; in a child of `multiprocessing` only
-    `RANK` may be its own.
+    The place in a process group is remembered, since scripts destroy the group before they end. In a forked
+    child, the parent's group and launcher variables do not count; in a child of `multiprocessing`, of the
+    launcher variables only `RANK` counts.
 
     Args:
         environ: Defaults to the environment of the process.
@@ -100,9 +99,9 @@ def current_place(environ: Mapping[str, str] | None = None) -> Place:
 
 
 def process_group() -> ModuleType | None:
-    """`torch.distributed` if the job has imported and initialised it; it is never imported from here.
+    """`torch.distributed` if the job has imported and initialised it, else None; this never imports it.
 
-    A group that a forked child has from its parent is not the child's: None.
+    A group that a forked child inherited from its parent does not count.
     """
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -114,25 +113,25 @@ def process_group() -> ModuleType | None:
 
 
 def is_forked() -> bool:
-    """Whether the process is a child by `fork` of one that had asked for its place."""
+    """Whether the process was forked from a process that had asked for its place."""
     return bool(_own_memory().parents_places)
 
 
 def host_name() -> str:
-    """The host's name without its domain, as it may stand in a file name."""
+    """The host's name without its domain, safe in a file name."""
     return file_name_part(socket.gethostname().partition(".")[0]) or "host"
 
 
 def file_name_part(text: str) -> str:
-    """`text` with everything but letters, digits, `_` and `-` replaced by `-`: safe inside any file name."""
+    """`text` with everything except letters, digits, `_` and `-` replaced by `-`: safe in any file name."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text)[:80].strip("-")
 
 
 def stated_run(policy_run: str | None, environ: Mapping[str, str] | None = None) -> str | None:
-    """The run's name if the policy, the environment or the launcher states one, as a recording can hold it.
+    """The run's name if the policy, the environment or the launcher states one, in a form that recordings can hold.
 
     The first of: the policy's `run`, `TUNING_REGISTRY_RUN`, the Slurm job id, torchrun's run id unless it is
-    `none` (its default). A restart count above 0 is appended: a restarted job votes anew.
+    `none` (its default). A restart count above 0 is appended, since a restarted job votes again.
     """
     variables = os.environ if environ is None else environ
     if policy_run or variables.get(RUN_VARIABLE, "").strip():
@@ -149,19 +148,19 @@ def stated_run(policy_run: str | None, environ: Mapping[str, str] | None = None)
 
 
 def new_run() -> str:
-    """A fresh run name, unique over hosts: UTC date and time with 32 random bits."""
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-" + secrets.token_hex(4)
+    """A new run name that is unique across hosts: UTC date and time with 32 random bits."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-" + os.urandom(4).hex()
 
 
 def resolve_run(policy_run: str | None) -> str:
-    """The name of this run, the same on every rank; a process that nothing gives a rank makes its own.
+    """The name of this run, the same on every rank; a process without a rank makes a new one.
 
-    Where nothing states it, ranks agree over a key-value store: the process group's, or the one that
-    torchrun's agent serves. The first rank to come sets the name and nobody waits for another, so this
-    cannot hang on a rank that never calls it, and no device is touched.
+    If nothing states the name, ranks agree on one through a key-value store: the process group's, or that of
+    torchrun's agent. The first rank sets the name and no rank waits for another, so this cannot hang on a rank
+    that never calls it. No device is touched.
 
     Raises:
-        PolicyError: Many processes, and neither a name nor a store to agree on one.
+        PolicyError: There are several processes, but neither a name nor a store to agree on one.
     """
     stated = stated_run(policy_run)
     if stated is not None:
@@ -173,13 +172,13 @@ def resolve_run(policy_run: str | None) -> str:
     if agreed:
         return agreed
     raise PolicyError(
-        f"this is rank {place.rank} of {place.world_size or 'several'} and nothing names the run; set {RUN_VARIABLE} "
-        "to the same text on every rank, or call install after torch.distributed.init_process_group"
+        f"this is rank {place.rank} of {place.world_size or 'several'}, and nothing names the run. Set {RUN_VARIABLE} "
+        "to the same text on every rank, or call install after torch.distributed.init_process_group."
     )
 
 
 def agree_on_run() -> str | None:
-    """The name that the ranks have set in the store they share; None where there is none, or it fails."""
+    """The name that the ranks agree on through their shared store; None if there is no store, or if it fails."""
     store = guarded("reaching the store of the job", _job_store)
     if store is None:
         return None
@@ -188,7 +187,7 @@ def agree_on_run() -> str | None:
 
 
 def _own_memory() -> _Memory:
-    global _memory  # noqa: PLW0603 - one a process
+    global _memory  # noqa: PLW0603 - one per process
     if _memory.process != os.getpid():
         _memory = _Memory(_memory)
     return _memory
@@ -212,10 +211,10 @@ def _reference(thing: Any) -> weakref.ref[Any] | None:
 def _launched_place(variables: Mapping[str, str]) -> Place:
     for rank_name, size_name in _LAUNCHERS:
         rank, size = _count(variables.get(rank_name)), _count(variables.get(size_name))
-        # Only RANK is ever set by who starts a worker: MPI's and Slurm's numbers are its parent's.
+        # Whoever starts a worker may set RANK for it, but the numbers of MPI and Slurm are its parent's.
         if rank is not None and (rank_name == "RANK" or not _is_worker()):
             return Place(rank, size if size is None or size > rank else None)
-    # Some launchers (Lightning) state the size alone: one of several, and nobody says which.
+    # Some launchers (Lightning) state only the size: the process is one of several, but its rank is unknown.
     is_several = (_count(variables.get("WORLD_SIZE")) or 1) > 1
     return Place(0, None if is_several else 1, certain=False)
 
@@ -230,7 +229,7 @@ def _job_store() -> Any:
     """The store that all ranks share, or None."""
     distributed = process_group()
     if distributed is not None:
-        # The store is the only channel that no backend maps to a device; torch has no public accessor for it.
+        # Only the store never uses a device, whatever the backend; torch has no public accessor for it.
         return distributed.distributed_c10d._get_default_store()  # noqa: SLF001 - see above
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() != "true":
         return None
@@ -238,12 +237,12 @@ def _job_store() -> Any:
     agent = dist.TCPStore(
         os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=20)
     )
-    # Prefixed, since a restarted job may meet the same agent again.
+    # Prefixed, since the same agent may serve a restarted job.
     return dist.PrefixStore("restart" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), agent)
 
 
 def _storable(run: str) -> str:
-    r"""`run` without what no database holds: bytes of the environment that are no UTF-8 come as `\udc..`."""
+    r"""`run` in a form that databases can hold: without NUL, and with undecodable bytes (`\udc..`) escaped."""
     text = run.replace("\0", "").encode("utf-8", "backslashreplace")
     if len(text) > MAX_RUN_BYTES:
         text = text[: MAX_RUN_BYTES - 17] + b"-" + text_digest(text.decode())[:16].encode()

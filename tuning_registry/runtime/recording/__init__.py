@@ -1,1 +1,1 @@
-"""What a rank records, and how it is kept."""
+"""Recording the choices of a rank to a file or a database."""

@@ -15,6 +15,7 @@ from tuning_registry.formats.sections import read_entries
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.records import ByEntry, Observation, TimedCandidates
 from tuning_registry.runtime.guard import guarded, warn_once
+from tuning_registry.wording import count_of
 
 T = TypeVar("T")
 Entry = tuple[str, str, str]  # arch, kernel, key
@@ -105,7 +106,7 @@ class Notes:
         with self._lock:
             self._sort_in()
             counts = {"vote": len(self._votes), "observation": len(self._observations)}
-        shown = [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
+        shown = [count_of(count, noun) for noun, count in counts.items() if count]
         return " and ".join(shown) or "no choices"
 
     def kernels(self) -> set[str]:

@@ -1,1 +1,1 @@
-"""Everything that knows Triton's autotuner from the inside."""
+"""Everything that depends on the internals of Triton's autotuner."""

@@ -28,12 +28,12 @@ _numbers: Final = itertools.count()
 class Adapter:
     """Our functions inside `triton.runtime.autotuner.Autotuner`, for one handler.
 
-    Patching the class covers autotuners made before and after, and subclasses as long as they call
-    `super()`; only the functions that a mode needs are replaced. There is no lock: users' code (pruning,
-    hooks, timers) runs inside these functions, and threads, forks and signal handlers may meet in them.
+    Patching the class covers autotuners created before and after, and subclasses that call `super()`; only
+    the functions that a mode needs are replaced. There is no lock, because users' code (pruning, hooks,
+    timers) runs inside these functions, and threads, forks and signal handlers may enter them concurrently.
 
     Args:
-        handler: Decides and is told.
+        handler: Decides launches, and learns of tunings.
         pins: Whether launches are pinned (`run` is replaced) or only watched.
     """
 
@@ -48,18 +48,17 @@ class Adapter:
         knobs = _autotuning_knobs()
         self._slot = ListenerSlot(knobs, self._module, self._hear) if has_listener(knobs) else None
         self._marked: WeakIdentityMap[bool] = WeakIdentityMap()  # autotuners with our attribute
-        self._met: WeakIdentityMap[frozenset[Any]] = (
-            WeakIdentityMap()
-        )  # ... and those met, with the cache keys of before
+        # Autotuners that were seen, with the keys that their cache held before.
+        self._met: WeakIdentityMap[frozenset[Any]] = WeakIdentityMap()
         self._successor: Adapter | None = None
         self._attached = False
 
     def attach(self, predecessor: Adapter | None = None) -> None:
-        """Put our functions in, in the place of another policy's: no launch finds Triton's own in between."""
+        """Put our functions in, directly in place of another policy's, so that no launch finds Triton's own in between."""
         self._attached = True
         before = None if predecessor is None else predecessor.patches
         if self._pins:
-            # Found in the class where an autotuner has none: a `__getattr__` of a subclass is not asked for ours.
+            # The class has a default, so that the `__getattr__` of a subclass is never asked for our attribute.
             setattr(self._class, self.attribute, UNSEEN)
             self.patches.put_in("run", lambda original: make_run(original, self.decide, self.attribute), before)
         self.patches.put_in("prune_configs", self._make_prune, before)
@@ -72,10 +71,10 @@ class Adapter:
             predecessor.detach(self)
 
     def detach(self, successor: Adapter | None = None) -> None:
-        """Take our functions out; what was there before is back and no autotuner keeps a pin.
+        """Take our functions out: the originals are back, and no autotuner keeps a pin.
 
         Args:
-            successor: Whose functions are in already. It decides the launches that are under way in ours.
+            successor: The adapter whose functions are in place already; it decides launches that are now inside ours.
         """
         self._successor = successor
         self._attached = False
@@ -88,11 +87,11 @@ class Adapter:
             autotuner.__dict__.pop(self.attribute, None)
 
     def unseen(self) -> list[tuple[str, str]]:
-        """Live autotuners with choices that were not met, and why (see `coverage.unseen_kernels`)."""
+        """Live autotuners whose choices were not seen, and why (`coverage.unseen_kernels`)."""
         return coverage.unseen_kernels(self._class, self._met.get)
 
     def decide(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pin:
-        """The pin of a key seen for the first time; two threads may decide one, and the first to store it wins."""
+        """The pin of a key that is launched for the first time; if threads decide it at once, the first to store it wins."""
         if not self._attached or not self._pins:
             successor = self._successor
             if successor is None or vars(autotuner).get(successor.attribute, successor) is None:
@@ -106,7 +105,7 @@ class Adapter:
         configs = autotuner.configs
         pruned = list(configs) if len(configs) == 1 else ask_pruning(autotuner, args, kwargs)
         if not pruned:
-            return LEFT_TO_TRITON  # Triton raises its own error for it
+            return LEFT_TO_TRITON  # Triton raises its own error
         pins = self._pins_of(autotuner)
         answer = guarded("pinning a kernel", self._handler.pin, call, pruned, pins.kept)
         candidate, lasts = answer or self._handler.pin_after_fault(call, pruned)
@@ -121,7 +120,7 @@ class Adapter:
         return pins
 
     def _mark(self, autotuner: Any, pins: Any) -> Any:
-        """Give an autotuner its pins (None: none, ever), unless another thread has given it some that fit."""
+        """Store an autotuner's pins (None: it is never pinned), unless another thread has stored fitting ones."""
         self._marked.put(autotuner, True)
         found = vars(autotuner).setdefault(self.attribute, pins)
         if found is not pins and not (found and found.fit(autotuner)):
@@ -133,7 +132,7 @@ class Adapter:
     def _make_prune(self, original: Any) -> Any:
         def prune_configs(autotuner: Any, /, kwargs: dict[str, Any]) -> Any:
             pruned = original(autotuner, kwargs)
-            # `warmup` prunes too, and tunes nothing; launches come with an argument of that name.
+            # `Autotuner.warmup` also prunes, but tunes nothing; only launches pass an argument named `warmup`.
             if not self._attached or PROBE in vars(autotuner) or "warmup" not in kwargs:
                 return pruned
             going_on = guarded("watching a tuning", self._on_prune, autotuner, kwargs, pruned)
@@ -154,13 +153,13 @@ class Adapter:
         cache = getattr(autotuner, "cache", None)
         keys = frozenset(cache.copy()) if isinstance(cache, dict) else frozenset()
         earlier = self._met.get(autotuner)
-        # What left Triton's cache since, and is tuned again, is a choice of before no more.
+        # A key that was evicted from Triton's cache and is tuned again no longer counts as chosen before install.
         self._met.put(autotuner, keys if earlier is None else earlier & keys)
         is_told = self._is_told(autotuner)
         return self._watch.begin(call, pruned, is_told, "" if is_told and doubt != coverage.IN_CAPTURE else doubt)
 
     def _is_told(self, autotuner: Any) -> bool:
-        """Whether Triton's own `run` will tell its listener, hence us, what it chose for this autotuner."""
+        """Whether Triton's own `run` will tell its listener, and thereby us, its choice for this autotuner."""
         if self._slot is None or not self._slot.is_in or "run" in vars(autotuner):
             return False
         run = self.patches.original_of("run", type(autotuner).run)
@@ -168,7 +167,7 @@ class Adapter:
 
     def _hear(self, autotuner: Any) -> Callable[..., None] | None:
         tuning = self._watch.find(autotuner) if self._attached else None
-        # When a tuning has one candidate, Triton tells the listener of timings that there may not be.
+        # With a single candidate, Triton passes its listener timings that may not exist.
         if tuning is None or tuning.origin == SINGLE or not _has_jit_function(autotuner):
             return None
         return lambda **event: guarded("watching a tuning", self._watch.listened, tuning, event)
@@ -186,11 +185,11 @@ class Adapter:
             try:
                 if guarded("asking for a graph capture", is_capturing):
                     raise LaunchError(
-                        f"{kernel_name(autotuner)} would be timed inside a CUDA-graph capture, which the timing would "
-                        f"break; warm up or pin this key first (keys: {_shown_keys(autotuner, args, meta)})"
+                        f"{kernel_name(autotuner)} (keys: {_shown_keys(autotuner, args, meta)}) would be timed inside a "
+                        "CUDA-graph capture, which timing breaks. Launch it once before the capture, or pin this key."
                     )
                 timing = original(autotuner, *args, config=config, **meta)
-            except BaseException:  # raised again: only what was kept of the call is let go
+            except BaseException:  # raised again after the state of the call is dropped
                 guarded("watching a tuning", self._watch.forget, autotuner)
                 raise
             guarded("watching a tuning", self._on_timed, autotuner, args, meta, config, timing)
@@ -217,19 +216,19 @@ def check_supported() -> None:
     """Import Triton's autotuner.
 
     Raises:
-        PolicyError: There is none, or it is not one of the supported releases.
+        PolicyError: Triton cannot be imported, or the release is not supported.
     """
     try:
         autotuner = import_module("triton.runtime.autotuner").Autotuner
     except ImportError as error:
-        raise PolicyError(f"this policy needs Triton, which cannot be imported here: {error}") from error
+        raise PolicyError(f"this policy needs Triton, which cannot be imported: {error}") from error
     missing = [name for name in ("run", "prune_configs", "_bench") if name not in autotuner.__dict__]
     if missing:
-        raise PolicyError(f"this Triton's Autotuner has no {', '.join(missing)}; supported is Triton 3.2 and newer")
+        raise PolicyError(f"this Triton's Autotuner has no {', '.join(missing)}; Triton 3.2 or newer is required")
 
 
 def live_kernels() -> set[str]:
-    """Qualified names of the kernels under live autotuners that have a choice to make. Walks all live objects."""
+    """Qualified kernel names of live autotuners with several configs. Walks all live objects."""
     return {name for name, _ in coverage.live_autotuners(import_module("triton.runtime.autotuner").Autotuner)}
 
 
@@ -245,7 +244,7 @@ def is_capturing() -> bool:
 
 
 def _autotuning_knobs() -> Any:
-    """The object that holds Triton's autotune listener, from 3.9 on; None where there are no such knobs."""
+    """The object that holds Triton's autotune listener (from 3.9 on); None in releases without it."""
     try:
         return getattr(import_module("triton.knobs"), "autotuning", None)
     except ImportError:

@@ -1,4 +1,4 @@
-"""What was reached, how it was treated, and what escaped: the report behind "0 disagreements"."""
+"""Coverage: which autotuners were launched, how they were treated, and which ones escaped."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ TIMED: Final = "timed"
 INVARIANT: Final = "invariant"
 OUT_OF_SCOPE: Final = "out of scope"
 REFUSED: Final = "refused"
-EARLIER: Final = "has configs in its cache that were chosen before install, or by another tool"
+EARLIER: Final = "has cached configs that were chosen before install, or by another tool"
 COMPILED: Final = "captured by torch.compile"
-OWN_PRUNING: Final = "its class prunes its own way, and nothing tells what it chose"
-OWN_TIMING: Final = "its class times candidates its own way, and nothing tells what it chose"
-IN_CAPTURE: Final = "its class times candidates its own way, which was not refused inside a CUDA-graph capture"
+OWN_PRUNING: Final = "its class overrides prune_configs, and nothing reports its choice"
+OWN_TIMING: Final = "its class overrides _bench, and nothing reports its choice"
+IN_CAPTURE: Final = "its class overrides _bench, so timing inside a CUDA-graph capture was not refused"
 NOT_PINNED: Final = "it was timed, not pinned: its class overrides run, or the launch began before install"
-BYPASSED: Final = "it was launched, its class overrides run, and it was never seen to call Autotuner.run"
+BYPASSED: Final = "it was launched, but its class overrides run and was never seen to call Autotuner.run"
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageReport:
-    """What this process did with the autotuners it met.
+    """What this process did with the autotuners that it launched.
 
     Attributes:
         reached: Treatment by kernel: `pinned`, `timed`, `invariant`, `out of scope` or `refused` (by `on_miss="error"`).
-        not_covered: `(kernel, why)` of autotuners whose choices were not seen.
+        not_covered: `(kernel, why)` of autotuners whose choices may not have been seen.
         misses: Every miss once.
-        faults: How often each kind of our own faults was caught.
+        faults: How often each kind of fault in this package was caught.
     """
 
     reached: dict[str, str]
@@ -64,9 +64,9 @@ class CoverageReport:
 
 
 class Coverage:
-    """Collects what is met; called at first launches only.
+    """Collects the kernels that are launched; called at first launches only.
 
-    Safe under threads, forks and signal handlers, without a lock: every note is one entry of a dict.
+    Safe under threads, forks and signal handlers, without a lock: each note is one entry of a dict.
 
     Args:
         announce: Log each autotuner when it is first reached (policy field `enumerate_autotuners`).
@@ -84,16 +84,16 @@ class Coverage:
             inform("autotuner %s (%d candidates): %s", kernel, candidates, treatment)
 
     def gap(self, kernel: str, key: str, why: str) -> None:
-        """Note that what is chosen for a kernel's key may not be seen, or is not ours to decide."""
+        """Note that the choice for a kernel's key may not be seen, or could not be pinned."""
         self._gaps[kernel, key] = why
 
     def close_gap(self, kernel: str, key: str) -> None:
-        """What was chosen was seen after all."""
+        """Note that the choice was seen after all."""
         if self._gaps.get((kernel, key)) in {OWN_PRUNING, OWN_TIMING}:
             self._gaps.pop((kernel, key), None)
 
     def reached(self) -> dict[str, str]:
-        """Treatment by kernel; one that was pinned for one key and timed for another counts as timed: the weaker claim."""
+        """Treatment by kernel. A kernel that was pinned for one key and timed for another counts as timed, the weaker claim."""
         treatments: dict[str, str] = {}
         for kernel, treatment in self._reached.copy():
             if treatment != PINNED or kernel not in treatments:
@@ -101,7 +101,7 @@ class Coverage:
         return treatments
 
     def known_gaps(self) -> list[tuple[str, str]]:
-        """What is cheaply known to be uncovered: kernels in compiled graphs, kernels out of scope."""
+        """The gaps that are cheap to find: kernels in compiled graphs, unseen choices, kernels out of scope."""
         outside = [(kernel, OUT_OF_SCOPE) for kernel, how in sorted(self.reached().items()) if how == OUT_OF_SCOPE]
         unseen = sorted({(kernel, why) for (kernel, _), why in self._gaps.copy().items()})
         return [*((kernel, COMPILED) for kernel in sorted(compiled_kernels())), *unseen, *outside]
@@ -110,9 +110,9 @@ class Coverage:
 def compiled_kernels() -> set[str]:
     """Kernels with several configs that torch.compile has put into a graph.
 
-    Inductor tunes those itself from a copy of the candidate list and never calls `Autotuner.run`.
+    Inductor tunes them itself, from a copy of the candidate list, and never calls `Autotuner.run`.
     """
-    # torch keeps every user kernel that dynamo traced in this table; it is private, so absence is no error.
+    # torch keeps every user kernel that dynamo traced in this private table; it may be missing in some releases.
     module = sys.modules.get("torch._higher_order_ops.triton_kernel_wrap")
     table = getattr(getattr(module, "kernel_side_table", None), "id_to_kernel", None)
     kernels = list(table.values()) if isinstance(table, dict) else []
@@ -120,13 +120,14 @@ def compiled_kernels() -> set[str]:
 
 
 def unseen_kernels(autotuner_class: Any, earlier: Callable[[Any], frozenset[Any] | None]) -> list[tuple[str, str]]:
-    """`(kernel, why)` of live autotuners that were launched and not seen, or not for every key, sorted.
+    """`(kernel, why)`, sorted, of live autotuners that were launched but not seen, or not seen for every key.
 
-    One that was never launched chose nothing, whatever its class does: it is no gap. Walks all live objects: for reports, never for a launch.
+    An autotuner that was never launched has chosen nothing, so it is not a gap. Walks all live objects: for
+    reports only, never for a launch.
 
     Args:
         autotuner_class: Triton's.
-        earlier: The keys that an autotuner's cache held when it was first met; None if it never was.
+        earlier: Returns the keys that an autotuner's cache held when it was first seen; None if it never was.
     """
     found: set[tuple[str, str]] = set()
     for name, autotuner in live_autotuners(autotuner_class):
@@ -142,9 +143,9 @@ def unseen_kernels(autotuner_class: Any, earlier: Callable[[Any], frozenset[Any]
 
 
 def live_autotuners(autotuner_class: Any) -> Iterator[tuple[str, Any]]:
-    """Every live autotuner that has a choice to make, with its kernel's name. Walks all live objects."""
+    """Every live autotuner with several configs, and its kernel's name. Walks all live objects."""
     for thing in gc.get_objects():
-        # type(), not isinstance(): the latter asks proxies for their __class__ and may run their code.
+        # type() rather than isinstance(), which reads __class__ of proxies and may run their code.
         if issubclass(type(thing), autotuner_class) and len(getattr(thing, "configs", ())) > 1:
             name = guarded("naming an autotuner", kernel_name, thing)
             if name:
@@ -152,10 +153,10 @@ def live_autotuners(autotuner_class: Any) -> Iterator[tuple[str, Any]]:
 
 
 def was_launched(autotuner: Any) -> bool:
-    """Whether an autotuner has been launched, as far as Triton's own traces tell; True where they do not.
+    """Whether an autotuner has been launched, as far as Triton's traces show; True if there are no traces to read.
 
-    The traces: what `Autotuner.run` leaves in the autotuner, and what a launch by whatever road leaves in the
-    kernel's function, its compiled forms by device (`cache` in Triton 3.2, `device_caches` since).
+    The traces are what `Autotuner.run` leaves in the autotuner, and what any launch leaves in the kernel's
+    function: its compiled forms by device (`cache` in Triton 3.2, `device_caches` in later releases).
     """
     if getattr(autotuner, "cache", None) or hasattr(autotuner, "best_config"):
         return True

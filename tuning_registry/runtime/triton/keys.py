@@ -1,4 +1,4 @@
-"""The names of a call: its kernel, its arguments in signature order, its shape key."""
+"""Naming a call: its kernel, its arguments in signature order, its shape key."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from tuning_registry.model.canonical import check_text
 from tuning_registry.model.names import format_key
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None)})
-_SCALARS: Final = frozenset({"number", "bool", "bool_", "character"})  # of NumPy; `void` is not hashable
-# An IntEnum, a str subclass: equal to its base value, so one key with it, whatever str() makes of it.
+_SCALARS: Final = frozenset(
+    {"number", "bool", "bool_", "character"}
+)  # of NumPy; `void` is left out because it is not hashable
+# For instance an IntEnum or a str subclass: it equals its base value, so both are one key, whatever str() returns.
 _BASES: Final[Mapping[type, Callable[[Any], object]]] = {int: int.__int__, float: float.__float__, str: str.__str__}
 
 
@@ -69,7 +71,7 @@ def kernel_name(autotuner: Any) -> str:
 
 
 def is_interpreted(autotuner: Any) -> bool:
-    """Whether the kernel runs in Triton's interpreter, where no time means anything."""
+    """Whether the kernel runs in Triton's interpreter, where timings are meaningless."""
     function = autotuner
     while hasattr(function, "fn"):
         if type(function).__name__ == "InterpretedFunction":
@@ -87,16 +89,16 @@ def call_arguments(arg_names: Sequence[str], args: Sequence[object], kwargs: Map
 def shape_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> str:
     """The text of the shape key (`names.format_key`) of a call.
 
-    Values that are equal in a dict, which is where Triton keeps its winners, have one text or meet in
-    `names.lookup_key`. Values that differ have two, but for a dtype and a string that spells it.
+    Values that are equal as dict keys, as in Triton's cache of winners, have the same text or the same
+    `names.lookup_key`. Values that differ have different texts, except a dtype and a string that spells it.
 
     Args:
-        keys: The autotuner's `keys`; those that were not passed are left out, as Triton does.
-        arguments: From `call_arguments`: dtypes come in signature order.
+        keys: The autotuner's `keys`; those that were not passed are left out, as in Triton.
+        arguments: From `call_arguments`, so that dtypes are in signature order.
 
     Raises:
-        FormatError: A key value has no stable text; `path` names the argument. Tensors are never turned into
-            text: that would read device memory, which is slow and illegal during graph capture.
+        FormatError: A key value has no stable text; `path` names the argument. Tensors are never converted to
+            text, because that reads device memory, which is slow and illegal during graph capture.
     """
     values = [(name, _plain(name, arguments[name])) for name in keys if name in arguments]
     dtypes = [str(value.dtype) for value in arguments.values() if type(value) not in _PLAIN and hasattr(value, "dtype")]
@@ -104,7 +106,7 @@ def shape_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> str:
 
 
 def has_tensor_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> bool:
-    """Whether one of the key values is a tensor, or something else with a dtype that is equal to itself alone."""
+    """Whether one of the key values is a tensor, or another object with a dtype that equals only itself."""
     return any(
         type(arguments[name]) not in _PLAIN and hasattr(arguments[name], "dtype") and not _is_scalar(arguments[name])
         for name in keys
@@ -113,12 +115,12 @@ def has_tensor_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> bool:
 
 
 def _is_scalar(value: Any) -> bool:
-    """Whether a value is a scalar of NumPy's, which is hashed and compared as the number that it holds."""
+    """Whether a value is a NumPy scalar, which is hashed and compared as the number that it holds."""
     return any(kind.__name__ in _SCALARS and kind.__module__ == "numpy" for kind in type(value).__mro__)
 
 
 class _Text:
-    """A dtype's text, which has no quotes inside the text of a tuple."""
+    """A dtype's text, which is not quoted inside the text of a tuple."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -128,14 +130,14 @@ class _Text:
 
 
 def _plain(name: str, value: Any) -> object:
-    """What `names.format_key` makes the text of `value` of: numbers, strings, None, dtypes, and tuples of such."""
+    """`value` in the form that `names.format_key` formats: numbers, strings, None, dtypes, and tuples of these."""
     if type(value) in _PLAIN:
         return value + 0.0 if type(value) is float else value  # -0.0 equals 0.0
     if hasattr(value, "dtype"):
         held = value.item() if _is_scalar(value) else value
         if type(held) in _PLAIN:
             return _plain(name, held)
-        raise FormatError("a tensor, or something with a dtype, which has no stable text", (name,))
+        raise FormatError("a tensor, or another object with a dtype, has no stable text", (name,))
     kind = type(value)
     if kind.__name__ == "constexpr" and hasattr(value, "value"):
         return _plain(name, value.value)
@@ -146,10 +148,10 @@ def _plain(name: str, value: Any) -> object:
     for base, plain in _BASES.items():
         if isinstance(value, base):
             return plain(value)
-    raise FormatError(f"a {kind.__name__}, which has no stable text", (name,))
+    raise FormatError(f"a {kind.__name__} has no stable text", (name,))
 
 
 def _one_spelling(value: object) -> object:
-    """Inside a tuple True, 1 and 1.0 are written as 1: Triton's cache, a dict, takes such tuples for one key."""
+    """Inside a tuple, write True, 1 and 1.0 as 1: in a dict, such as Triton's cache, such tuples are one key."""
     is_integral = isinstance(value, bool) or (isinstance(value, float) and value.is_integer())
     return int(value) if is_integral else value  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Hears what Triton tells its autotune listener, beside any listener that the user has set or sets later."""
+"""Listening to Triton's autotune listener, together with any listener that the user sets."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tuning_registry.runtime.guard import guarded
 class ListenerSlot:
     """Stands in for `knobs.autotuning.listener` as a descriptor of the knobs' class, while a policy is installed.
 
-    What a user sets is kept where Triton keeps it, in the knobs object, and everybody reads it back. Only
-    Triton's own `Autotuner.run`, at the end of a tuning that we follow, reads a listener that tells us first
-    and the user's then. Nothing is switched from one tuning to the next, so threads that tune at once, and
-    tunings inside tunings, cannot take the listener from each other.
+    The user's listener is kept where Triton keeps it, in the knobs object, and every reader sees it. Only
+    Triton's own `Autotuner.run`, at the end of a tuning that we follow, reads a listener that calls ours first
+    and then the user's. Nothing is switched between tunings, so concurrent and nested tunings cannot take the
+    listener from each other.
 
-    With any listener, Triton looks for a JITFunction under the autotuner and fails where there is none, as in
-    its interpreter: that is why each reader is looked at, and ours is not simply set.
+    If there is any listener, Triton looks for a JITFunction under the autotuner and fails if there is none, as in
+    its interpreter. Therefore each reader is examined, and our listener is not simply set.
 
     Args:
         knobs: `triton.knobs.autotuning`.
         module: `triton.runtime.autotuner`.
-        hear: Gives the listener for a tuning of this autotuner in this thread, or None.
+        hear: Returns the listener for a tuning of this autotuner in this thread, or None.
     """
 
     def __init__(self, knobs: Any, module: Any, hear: Callable[[Any], Callable[..., None] | None]) -> None:
@@ -34,17 +34,17 @@ class ListenerSlot:
 
     @property
     def is_in(self) -> bool:
-        """Whether it stands in for the knob; another tool may have taken the place."""
+        """Whether it is in place of the knob; another tool may have replaced it."""
         return vars(self._class).get("listener") is self
 
     def put_in(self) -> None:
-        """Stand in for the knob, perhaps in place of another policy's slot."""
+        """Take the place of the knob, or of another policy's slot."""
         before = vars(self._class)["listener"]
-        self._default = before._default if isinstance(before, ListenerSlot) else before  # noqa: SLF001 - its own kind
+        self._default = before._default if isinstance(before, ListenerSlot) else before  # noqa: SLF001 - of this class
         self._class.listener = self
 
     def take_out(self) -> None:
-        """Put the knob back as it was, unless another slot or tool has taken the place since."""
+        """Put the knob back, unless another slot or tool has replaced this one."""
         if self.is_in:
             self._class.listener = self._default
 
@@ -52,7 +52,7 @@ class ListenerSlot:
         if knobs is None:
             return self._default
         theirs = knobs.__dict__.get("listener", self._default)
-        mine = guarded("finding what is tuned", self._of_reader, sys._getframe(1))  # noqa: SLF001 - see the class
+        mine = guarded("finding the tuning", self._of_reader, sys._getframe(1))  # noqa: SLF001 - see the class
         if mine is None or theirs is None:
             return theirs if mine is None else mine
 
@@ -77,7 +77,7 @@ class ListenerSlot:
 
 
 def has_listener(knobs: Any) -> bool:
-    """Whether this Triton has an autotune listener that can be stood in for."""
+    """Whether this Triton has an autotune listener that can be replaced."""
     return knobs is not None and "listener" in vars(type(knobs))
 
 

@@ -1,4 +1,4 @@
-"""Functions of ours in the place of a class's own, and the way back."""
+"""Replacing functions of a class, and putting the originals back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tuning_registry.runtime.guard import warn_once
 
 
 class Patches:
-    """What was replaced in a class, and by what.
+    """The functions replaced in one class, and their replacements.
 
     Args:
         owner: The class.
@@ -21,12 +21,12 @@ class Patches:
         self.ours: dict[str, Any] = {}
 
     def put_in(self, name: str, make: Callable[[Any], Any], before: Patches | None = None) -> None:
-        """Replace one function, in one step.
+        """Replace one function, in a single step.
 
         Args:
             name: Its name in the class.
-            make: Gives ours for the original.
-            before: Patches that may hold the place: ours takes it from theirs, over the same original.
+            make: Returns our function for the original one.
+            before: Patches that may be in place: our function replaces theirs, over the same original.
         """
         original = self._owner.__dict__[name]
         if before is not None and original is before.ours.get(name):
@@ -37,14 +37,14 @@ class Patches:
         setattr(self._owner, name, ours)
 
     def take_out(self, after: Patches | None = None) -> None:
-        """Put the originals back, but where the patches that came `after`, or another tool, hold the place."""
+        """Put the originals back, except where later patches (`after`) or another tool have taken over."""
         for name, original in self.originals.items():
             now = self._owner.__dict__.get(name)
             if now is self.ours[name]:
                 setattr(self._owner, name, original)
             elif after is None or now is not after.ours.get(name):
-                warn_once(("foreign patch", name), "Autotuner.%s was patched by another tool after install; its patch "
-                          "stays and ours, under it, now only passes calls on", name)  # fmt: skip
+                warn_once(("foreign patch", name), "another tool patched Autotuner.%s after install; its patch stays, and "
+                          "ours below it only passes calls on", name)  # fmt: skip
 
     def original_of(self, name: str, function: Any) -> Any:
         """The function that does the work: the original if `function` is ours, else itself."""

@@ -1,4 +1,4 @@
-"""Asking an autotuner's own pruning what it leaves, beside launches of other threads."""
+"""Running an autotuner's own pruning while other threads may launch it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, Final
 
-PROBE: Final = "_tuning_registry_probe"  # marks an autotuner that is asked for its pruning, and not tuned
+PROBE: Final = "_tuning_registry_probe"  # marks an autotuner that prunes for us, and is not being tuned
 
 
 def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The candidates that the kernel's pruning leaves for a call.
 
-    Triton's pruning reads `nargs` of the autotuner, which threads share, so a copy is asked; what the pruning of a
-    subclass keeps in it is put back. Where a copy cannot stand for it (its pruner is one of its methods, its class
-    ends objects its own way, the pruning fails in a copy) the autotuner itself is asked, as Triton does.
+    Triton's pruning reads the autotuner's `nargs`, which threads share, so a copy prunes; whatever the pruning of a
+    subclass stores in the copy is copied back. If a copy cannot do it (the pruner is a method of the autotuner, its
+    class defines `__del__`, or pruning fails in the copy), the autotuner itself prunes, as in Triton.
 
     Args:
         autotuner: With more than one candidate.
@@ -32,7 +32,7 @@ def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             for member, value in slots.items():
                 member.__set__(probe, value)
             pruned = list(probe.prune_configs(kwargs))
-        except Exception:  # noqa: BLE001, S110 - a user's pruning: what it raises without us is raised below
+        except Exception:  # noqa: BLE001, S110 - a user's pruning; its own error, if any, is raised below
             pass
         else:
             _put_back(autotuner, probe, before, slots)
@@ -46,12 +46,12 @@ def _ask_itself(autotuner: Any, nargs: dict[str, Any], kwargs: dict[str, Any]) -
     try:
         return list(autotuner.prune_configs(kwargs))
     finally:
-        state["nargs"] = None  # as after a launch of Triton's
+        state["nargs"] = None  # as Triton leaves it after a launch
         state.pop(PROBE, None)
 
 
 def _filled_slots(autotuner: Any) -> Iterator[tuple[Any, Any]]:
-    """The `__slots__` of its class and their values."""
+    """The `__slots__` of its class that have a value, and their values."""
     for kind in type(autotuner).__mro__:
         for member in vars(kind).values():
             if inspect.ismemberdescriptor(member):
@@ -63,7 +63,7 @@ def _filled_slots(autotuner: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _put_back(autotuner: Any, probe: Any, before: dict[str, Any], slots: dict[Any, Any]) -> None:
-    """Give the autotuner what pruning has set in its copy."""
+    """Copy back what pruning has stored in the copy."""
     missing = object()
     for name, value in vars(probe).items():
         if name not in {"nargs", PROBE} and before.get(name, missing) is not value:
