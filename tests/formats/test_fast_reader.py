@@ -67,8 +67,14 @@ since_2 = {
 }
 documents = (
     st.fixed_dictionaries({"votes": by_entry(configs, 1)}, optional=sections | since_2).map(
-        lambda stated: {"format": "tuning-registry recording", "version": 2, "run": "r", "rank": 0, "id": "f" * 32,
-                        **stated}
+        lambda stated: {
+            "format": "tuning-registry recording",
+            "version": 2,
+            "run": "r",
+            "rank": 0,
+            "id": "f" * 32,
+            **stated,
+        }
     )
     | by_entry(configs, 1)
     | by_entry(timed, 1)

@@ -14,7 +14,15 @@ from tuning_registry.formats.files import kind_of, parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.model.canonical import check_text, config_text, describe
 from tuning_registry.model.names import lookup_key
-from tuning_registry.model.records import IMPOSSIBLE_TIME, Hardware, Header, Observation, Recording, TimedCandidates, Timing
+from tuning_registry.model.records import (
+    IMPOSSIBLE_TIME,
+    Hardware,
+    Header,
+    Observation,
+    Recording,
+    TimedCandidates,
+    Timing,
+)
 
 FORMAT = "tuning-registry recording"
 VERSION = 2  # that is written; version 1 is read for ever

@@ -75,9 +75,7 @@ class TimedCandidates:
     @property
     def times_ms(self) -> Sequence[Times | None]:
         """The times in the order of the configs; None for a candidate that failed."""
-        flat = array("d", self.packed_ms)
-        triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-        return [None if math.isnan(three[0]) else three for three in triples]
+        return unpack_times(self.packed_ms)
 
     def may_win(self, text: str) -> bool:
         """Whether a candidate has a time here, or is not among those that were timed."""
@@ -91,6 +89,13 @@ class TimedCandidates:
     def fingerprint(self) -> str:
         """Digest of the candidates (`candidate_set_digest`)."""
         return _digest_of_sorted(self.configs)
+
+
+def unpack_times(packed_ms: bytes) -> list[Times | None]:
+    """The times of each candidate, packed as in `TimedCandidates`; None for a candidate that failed."""
+    flat = array("d", packed_ms)
+    triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return [None if math.isnan(three[0]) else three for three in triples]
 
 
 def candidate_set_digest(configs: Iterable[str]) -> str:
