@@ -119,6 +119,7 @@ class UnreachableError(DatabaseError):
     """The server does not answer, or the connection to it broke; try the same command again."""
 
 
+# See docs/decisions.md, D13.
 def printable(text: str) -> str:
     r"""`text` on one line, with control characters and lone surrogates as `\x..` or `\u....` escapes.
 

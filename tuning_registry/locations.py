@@ -66,13 +66,17 @@ def shown_url(url: str) -> str:
 def absolute_location(location: str) -> str:
     """An absolute path, or the URL of an SQLite file with one; other URLs are returned as given.
 
+    A leading `~` means the home folder in both.
+
     Raises:
         OSError: The path is relative and the current folder no longer exists.
         RuntimeError: The path begins with `~` and that home folder is unknown.
     """
     start, mark, rest = location.partition(":///")
     if is_url(location):
-        return f"{start}{mark}{Path(rest).absolute()}" if mark and DRIVERS.get(start) == "sqlite" else location
+        is_file = mark and DRIVERS.get(start) == "sqlite"
+        home = os.path.expanduser(rest)  # noqa: PTH111  # leaves the name of an unknown user alone
+        return f"{start}{mark}{Path(home).absolute()}" if is_file else location
     return str(Path(location).expanduser().absolute())
 
 
@@ -100,15 +104,21 @@ def user_table_folder() -> Path | None:
     return None if folder is None else folder / "tables"
 
 
+def user_database() -> Path | None:
+    """The database file of the current user; None for a user without a home folder."""
+    folder = user_folder()
+    return None if folder is None else folder / "registry.db"
+
+
 def default_database() -> Path:
     """The SQLite file that is used if neither `--db` nor the environment names a database.
 
     Raises:
         UsageError: The user has no home folder.
     """
-    folder = user_folder()
-    if folder is None:
+    file = user_database()
+    if file is None:
         raise UsageError(
             f"the current user has no home folder for the default database; set --db or {DATABASE_VARIABLE}"
         )
-    return folder / "registry.db"
+    return file

@@ -21,13 +21,15 @@ from tuning_registry.model.selection import Selection
 from tuning_registry.operations.authors import current_user
 from tuning_registry.operations.checking import TableCheck, check_table
 from tuning_registry.operations.costs import DisagreementCost, find_costs
-from tuning_registry.operations.differences import compare_tables, compare_with_votes
+from tuning_registry.operations.differences import compare_tables, compare_with_votes, table_or_run
 from tuning_registry.operations.election.tally import EntryVotes, Winner
 from tuning_registry.operations.explain import explain
 from tuning_registry.operations.explained import Explanation
-from tuning_registry.operations.export import Export, ExportOptions, export_table
+from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.export_log import ExportRecord, list_exports, remember_export
+from tuning_registry.operations.exported import Export
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
+from tuning_registry.operations.inventory import RecordedKernel, RecordedKey, list_kernels, list_keys
 from tuning_registry.operations.misses import MissedEntry, find_misses
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
 from tuning_registry.operations.ranks import Fleet, compare_ranks
@@ -63,11 +65,14 @@ class Filters(VoteFilters, total=False):
 
     Attributes:
         arch: Architecture in any accepted spelling, such as `"sm90"` or `"gfx942"`.
-        kernel: Qualified name of a kernel, or its function name in any module.
+        kernel: Qualified name of a kernel, or its function name in any module; or a pattern for either, such as
+            `"*norm*"`.
+        ranks: A rank, or several, of any run.
     """
 
     arch: str | None
     kernel: str | None
+    ranks: int | Iterable[int] | None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -241,6 +246,7 @@ class Registry:
         kernel: str,
         key: str | None = None,
         *,
+        ranks: int | Iterable[int] | None = None,
         policy: str = Policy.MAJORITY,
         **filters: Unpack[VoteFilters],
     ) -> Explanation:
@@ -248,8 +254,10 @@ class Registry:
 
         Args:
             arch: Architecture.
-            kernel: Qualified name of the kernel, or its function name.
-            key: Shape key; None for every entry of the kernel.
+            kernel: Qualified name of the kernel, its function name, or a pattern.
+            key: Shape key, or a pattern such as `"D=128|*"`; None for every entry of the kernel. A key that was recorded
+                is not a pattern.
+            ranks: Only votes and timings of this rank, or of these.
             policy: As for `winners`.
             filters: See `VoteFilters`.
 
@@ -259,10 +267,23 @@ class Registry:
         Raises:
             SelectionError: A package filter names a distribution that owns no recorded kernel.
         """
-        return explain(self._store, _selection(filters, VoteFilters, arch=arch, kernel=kernel), key, policy)
+        return explain(
+            self._store, _selection(filters, VoteFilters, arch=arch, kernel=kernel, ranks=ranks), key, policy
+        )
 
     def ranks(self, **filters: Unpack[Filters]) -> Fleet:
         """Every rank's dissenting votes and speed compared with all ranks, and the outliers among them.
+
+        Args:
+            filters: See `Filters`. With `ranks`, only these ranks are returned; they are still compared with all.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel.
+        """
+        return compare_ranks(self._store, _selection(filters))
+
+    def kernels(self, **filters: Unpack[Filters]) -> list[RecordedKernel]:
+        """The recorded kernels, with their entries, ranks, votes and disagreements.
 
         Args:
             filters: See `Filters`.
@@ -270,7 +291,18 @@ class Registry:
         Raises:
             SelectionError: A package filter names a distribution that owns no recorded kernel.
         """
-        return compare_ranks(self._store, _selection(filters))
+        return list_kernels(self._store, _selection(filters))
+
+    def keys(self, **filters: Unpack[Filters]) -> list[RecordedKey]:
+        """The recorded keys of kernels, with their votes and how many configs were chosen.
+
+        Args:
+            filters: See `Filters`; mostly `kernel`.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel.
+        """
+        return list_keys(self._store, _selection(filters))
 
     def misses(self, *, unrecorded: bool = False, **filters: Unpack[Filters]) -> list[MissedEntry]:
         """Entries that pinned runs did not find in their tables: what to record next.
@@ -336,24 +368,35 @@ class Registry:
         return list_exports(self._store, digest, arch)
 
     def diff(
-        self, old: TunedTable | PathLike, new: TunedTable | PathLike | None = None, **filters: Unpack[VoteFilters]
+        self,
+        old: TunedTable | PathLike,
+        new: TunedTable | PathLike | None = None,
+        *,
+        arch: str | None = None,
+        **filters: Unpack[VoteFilters],
     ) -> list[EntryChange]:
-        """What changed between two tables, with the votes and timings behind each change.
+        """What changed between two tables or runs, with the votes and timings behind each change.
 
         Args:
-            old: A table, or its path.
+            old: A table, the path of one, or the name of a run: then the table that its votes alone would give. A file
+                of that name comes first.
             new: Another; None compares with the table that would be exported now.
+            arch: Architecture of the runs' tables; None if they recorded only one.
             filters: See `VoteFilters`. Without any, a comparison with the votes uses the filters of the table's export.
 
         Raises:
             FileError: A table cannot be read.
             TableError: A file is not a table, or the tables are of two architectures.
-            SelectionError: No table can be exported now.
+            SelectionError: No table can be exported now, or there is neither a file nor a run of this name.
         """
         selection = _selection(filters, VoteFilters)
+        before = self._operand(old, arch)
         if new is None:
-            return compare_with_votes(self._store, _table(old), selection).changes
-        return compare_tables(_table(old), _table(new), self._store, selection)
+            return compare_with_votes(self._store, before, selection).changes
+        return compare_tables(before, self._operand(new, arch), self._store, selection)
+
+    def _operand(self, operand: TunedTable | PathLike, arch: str | None) -> TunedTable:
+        return operand if isinstance(operand, TunedTable) else table_or_run(self._store, os.fspath(operand), arch)
 
     def check(self, table: TunedTable | PathLike, **filters: Unpack[VoteFilters]) -> TableCheck:
         """Whether a table still holds: its votes, overrides, staleness, versions and digest.
@@ -461,13 +504,17 @@ class Registry:
         return describe_status(self._store)
 
 
-def _selection(filters: Mapping[str, Any], allowed: type = Filters, **fixed: str) -> Selection:
+def _selection(filters: Mapping[str, Any], allowed: type = Filters, **fixed: Any) -> Selection:
     unknown = filters.keys() - allowed.__annotations__.keys()
     if unknown:  # a misspelt filter must not let every vote pass
         raise TypeError(f"unexpected filter {min(unknown)!r}; expected {', '.join(allowed.__annotations__)}")
-    given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None} | fixed
-    runs = given.pop("runs", ())
-    return Selection(runs=(runs,) if isinstance(runs, str) else tuple(runs), **given)
+    given = {name: value for name, value in {**filters, **fixed}.items() if value is not None}
+    runs, ranks = given.pop("runs", ()), given.pop("ranks", ())
+    return Selection(
+        runs=(runs,) if isinstance(runs, str) else tuple(runs),
+        ranks=(ranks,) if isinstance(ranks, int) else tuple(ranks),
+        **given,
+    )
 
 
 def _table(table: TunedTable | PathLike) -> TunedTable:

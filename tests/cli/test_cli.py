@@ -333,7 +333,7 @@ def test_long_integers_can_be_shown(sqlite_cli: Cli, tmp_path: Path) -> None:
             assert digits in sqlite_cli(command, "--format", style).stdout
     too_long = json.dumps({"sm90": {"k": {"M=1": A}}}).replace('"B": 16', '"B": ' + "9" * 2_000_000)
     write_recording(tmp_path / "rec.rank3.json", too_long)
-    assert "an integer of 2000000 digits; expected at most 100000" in sqlite_cli("ingest", tmp_path).stderr
+    assert "an integer of 2,000,000 digits; expected at most 100,000" in sqlite_cli("ingest", tmp_path).stderr
 
 
 def test_links_and_globs_of_folders_lose_nothing(sqlite_cli: Cli, tmp_path: Path) -> None:

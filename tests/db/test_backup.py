@@ -1,4 +1,4 @@
-"""Backup and restore with the databases' own tools, as docs/deployment.md says."""
+"""Backup and restore with the databases' own tools, as docs/guides/back-up-and-upgrade.md says."""
 
 from __future__ import annotations
 

@@ -103,9 +103,13 @@ def test_a_reader_reads_everything_and_writes_the_log_of_exports_only(roles: dic
     assert len(json.loads(run("--db", roles["reader"], "exports", "--format", "json").stdout)) == 1
     refuse(roles["reader"], "DELETE FROM exports")
     refuse(roles["reader"], "UPDATE exports SET exported_by = 'me'")
-    for words in (*WRITING[:-1], ("ingest", *write_ranks(tmp_path, [B]), "--run", "more")):
+    for words, job in (
+        *((words, "owner") for words in WRITING[:-1]),
+        (("ingest", *write_ranks(tmp_path, [B]), "--run", "more"), "recorder"),
+    ):
         done = run("--db", roles["reader"], *words)
-        assert (done.exit_code, "this role lacks a privilege" in done.stderr) == (1, True), (words, done.stderr)
+        advice = f"GRANT tuning_registry_{job} TO {parse_url(roles['reader']).username} "
+        assert (done.exit_code, advice in done.stderr) == (1, True), (words, done.stderr)
     refuse(roles["reader"], "CREATE TABLE mine (x int)")
 
 
@@ -119,6 +123,23 @@ def test_the_owner_does_all_of_it(roles: dict[str, str], tmp_path: Path) -> None
         done = run("--db", roles["owner"], *words)
         assert done.exit_code == 0, (words, done.stderr)
         assert "note: the table" not in done.stderr
+
+
+def test_without_createrole_the_sql_says_what_is_missing(postgres_server: str) -> None:
+    prefix = f"r{uuid.uuid4().hex[:8]}"
+    with empty_database(postgres_server) as admin:
+        assert run("--db", admin, "db", "upgrade").exit_code == 0
+        with psycopg.connect(admin, autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE {prefix} LOGIN".encode())
+        url = parse_url(admin).set(drivername="postgresql", username=prefix).render_as_string(hide_password=False)
+        with (
+            psycopg.connect(url, autocommit=True) as connection,
+            pytest.raises(psycopg.errors.InsufficientPrivilege, match=f"{prefix} may not create the role") as caught,
+        ):
+            connection.execute(run("db", "roles", "--prefix", prefix).stdout.encode())
+        assert f"ALTER ROLE {prefix} CREATEROLE" in str(caught.value.diag.message_hint)
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"DROP ROLE {prefix}".encode())
 
 
 @pytest.mark.parametrize("name", ['a"; DROP TABLE votes; --', "", "a b", "x" * 60])

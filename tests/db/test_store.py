@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from typer.testing import CliRunner
 
 from tests.conftest import Cli, config, write_ranks
 from tests.helpers import take
+from tuning_registry.cli.app import app
 from tuning_registry.db.schema import HEAD
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SchemaError
@@ -71,3 +73,20 @@ def test_a_foreign_table_of_our_name_is_refused(store: Store, cli: Cli, tmp_path
     upgraded = cli("db", "upgrade")
     assert (upgraded.exit_code, "that is not ours" in upgraded.stderr) == (1, True)
     assert store.revision() is None
+
+
+@pytest.mark.parametrize("spelt", ["{folder}/x.db", "sqlite:///{folder}/x.db"])
+@pytest.mark.parametrize("words", [("ingest", "{file}"), ("winners",), ("db", "upgrade"), ("db", "check")])
+def test_a_mistyped_folder_is_named_and_not_created(tmp_path: Path, spelt: str, words: tuple[str, ...]) -> None:
+    (file,) = write_ranks(tmp_path, [A])
+    folder = tmp_path / "mistyped" / "deep"
+    named = [word.format(file=file) for word in words]
+    done = CliRunner().invoke(app, ["--db", spelt.format(folder=folder), *named])
+    assert (done.exit_code, f"the folder {folder} does not exist; " in done.stderr) == (1, True), done.stderr
+    assert not folder.parent.exists()
+
+
+def test_the_folder_of_the_default_database_is_created(tmp_path: Path) -> None:
+    (file,) = write_ranks(tmp_path, [A])
+    assert CliRunner().invoke(app, ["ingest", str(file), "--run", "r"]).exit_code == 0
+    assert (tmp_path / "home" / "tuning-registry" / "registry.db").exists()

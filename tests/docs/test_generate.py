@@ -67,7 +67,7 @@ def test_docstring_sections_become_lists() -> None:
 
 def test_types_that_are_returned_are_described_with_their_methods() -> None:
     shown = describe_module("tuning_registry")
-    assert "#### `Entry`" in shown
+    assert "#### `Winner`" in shown
     assert "#### `Filters`" in shown
     assert re.search(
         r"^#### `Registry.winners`\n\n```text\nwinners\(\n    \*,\n    policy: .*\n    runs: ", shown, re.MULTILINE

@@ -156,7 +156,7 @@ def test_deep_values_are_refused_not_followed() -> None:
 def test_only_canonical_text_is_parsed(text: str) -> None:
     with pytest.raises(FormatError):
         parse_config(text)
-    with pytest.raises(FormatError, match="other spelling"):
+    with pytest.raises(FormatError, match="spelled differently"):
         parse_config(json.dumps(config()))
 
 

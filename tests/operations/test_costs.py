@@ -113,7 +113,7 @@ def test_withdrawn_runs_and_other_versions_lend_no_timings(store: Store, tmp_pat
 def test_entries_without_timings_are_counted_not_called_harmless(cli: Cli) -> None:
     cli("ingest", *sorted(H200.glob("rec.*")), "--run", "demo")
     assert cli("disagreements", "--cost").stderr.splitlines()[-1].endswith(
-        ": 0 conflicts beyond the timing noise; 12 not timed"
+        ": 0 conflicts beyond the timing noise, 12 not timed"
     )  # fmt: skip
 
 

@@ -55,15 +55,18 @@ class Reference:
     """What the ranks say, worked out the slow way."""
 
     def __init__(self, chosen: list[Any]) -> None:
-        self.entries = sorted({(k, key) for rank in chosen for k, keys in rank.items() for key in keys})
-        self.votes: dict[Any, Counter[str]] = {place: Counter() for place in self.entries}
-        self.times: dict[Any, dict[str, dict[int, float]]] = {place: {} for place in self.entries}
+        places = {(k, key) for rank in chosen for k, keys in rank.items() for key in keys}
+        self.votes: dict[Any, Counter[str]] = {place: Counter() for place in places}
+        self.times: dict[Any, dict[str, dict[int, float]]] = {place: {} for place in places}
         for number, rank in enumerate(chosen):
             for k, keys in rank.items():
                 for key, (own, found) in keys.items():
-                    self.votes[k, key][TEXTS[own]] += 1
+                    if found.get(own, 1.0) is not None:  # a choice that failed there is an observation
+                        self.votes[k, key][TEXTS[own]] += 1
                     for i, m in found.items():
                         self.times[k, key].setdefault(TEXTS[i], {})[number] = math.inf if m is None else m
+
+        self.entries = sorted(place for place in places if self.votes[place])
 
     def majority(self, place: Any) -> str:
         return min(self.votes[place], key=lambda text: (-self.votes[place][text], text))

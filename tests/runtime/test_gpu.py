@@ -211,7 +211,10 @@ def test_timing_inside_a_graph_capture_is_refused_by_name() -> None:
     install(AutotunePolicy(mode="auto"))
     x, out = torch.ones(8, 334, device="cuda"), torch.zeros(8, device="cuda")
     graph = torch.cuda.CUDAGraph()
-    with pytest.raises(LaunchError, match=r"row_sum.*n=334.*Launch it once before the capture"), torch.cuda.graph(graph):
+    with (
+        pytest.raises(LaunchError, match=r"row_sum.*n=334.*Launch it once before the capture"),
+        torch.cuda.graph(graph),
+    ):
         gpu_kernels.row_sum[(8,)](x, out, 334, x.stride(0))
     torch.cuda.synchronize()
     gpu_kernels.row_sum[(8,)](x, out, 334, x.stride(0))
@@ -247,6 +250,7 @@ def test_threads_launch_one_pinned_kernel_with_shapes_of_their_own(tmp_path: Pat
     assert coverage_report().faults == {}
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # PyTorch uses it itself
 def test_a_kernel_inside_torch_compile_is_reported_as_not_covered(tmp_path: Path) -> None:
     install(AutotunePolicy(mode="pinned", table_path=tmp_path))
 

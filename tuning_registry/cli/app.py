@@ -77,6 +77,8 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "disagreements": votes.disagreements,
         "explain": votes.explain,
         "ranks": votes.ranks,
+        "kernels": votes.kernels,
+        "keys": votes.keys,
     },
     "Tables": {
         "export": tables.export,

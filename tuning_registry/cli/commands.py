@@ -12,7 +12,7 @@ import typer
 from tuning_registry.cli.console import print_message
 from tuning_registry.cli.options import FILTERS, Db
 from tuning_registry.errors import UsageError, printable
-from tuning_registry.model.selection import Selection, parse_packages
+from tuning_registry.model.selection import Selection, parse_packages, parse_ranks
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
@@ -116,6 +116,7 @@ def _selection(given: Mapping[str, Any]) -> Selection:
         arch=given.get("arch"),
         kernel=given.get("kernel"),
         runs=tuple(given.get("run") or ()),
+        ranks=parse_ranks(given.get("rank") or ()),
         source=given.get("source"),
         triton=given.get("triton"),
         packages=parse_packages(given.get("package") or []),

@@ -49,8 +49,17 @@ StatedPackages = Annotated[
 # Options that choose votes. A command names those that it takes; `commands.command` makes one Selection of them.
 FILTERS: Final[Mapping[str, tuple[Any, typer.models.OptionInfo]]] = {
     "arch": (str | None, typer.Option("--arch", metavar="ARCH", help="Architecture, such as sm90 or gfx942.")),
-    "kernel": (str | None, typer.Option("--kernel", metavar="NAME", help="Kernel: a qualified name or function name.")),
+    "kernel": (
+        str | None,
+        typer.Option(
+            "--kernel", metavar="NAME", help="Kernel: a qualified name, a function name, or a pattern such as '*norm*'."
+        ),
+    ),
     "run": (list[str] | None, typer.Option("--run", metavar="RUN", help="Only votes of this run. May be repeated.")),
+    "rank": (
+        list[str] | None,
+        typer.Option("--rank", metavar="RANKS", help="Only these ranks, such as 3 or 0-7. May be repeated."),
+    ),
     "source": (
         str | None,
         typer.Option("--source", metavar="TEXT", help="Only votes from recordings with this source text."),
@@ -73,4 +82,4 @@ FILTERS: Final[Mapping[str, tuple[Any, typer.models.OptionInfo]]] = {
     ),
 }
 VOTES: Final = ("run", "source", "triton", "package")
-ALL: Final = ("arch", "kernel", *VOTES)
+ALL: Final = ("arch", "kernel", "run", "rank", *VOTES[1:])

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tuning_registry.db.store import Store
     from tuning_registry.model.selection import Selection
     from tuning_registry.operations.differences import TableComparison
-    from tuning_registry.operations.export import Export, ExportOptions
+    from tuning_registry.operations.export import ExportOptions
+    from tuning_registry.operations.exported import Export
     from tuning_registry.rules.table_diff import EntryChange
 
 Table = Annotated[Path, typer.Argument(metavar="TABLE", help="Table file.")]
@@ -113,7 +114,7 @@ def _remember(store: Store, made: Export, selection: Selection, options: ExportO
 
 def write_export(made: Export, output: Path | None) -> None:
     """Write a table to its file or stdout, and print a summary."""
-    from tuning_registry.operations.export import UNKNOWN_DEVICE
+    from tuning_registry.operations.exported import UNKNOWN_DEVICE
 
     if output is None or _is_stdout(output):
         where = "stdout"
@@ -148,31 +149,32 @@ def write_export(made: Export, output: Path | None) -> None:
     print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.digest[:16]}")
 
 
-@command(*VOTES, examples=("registry diff sm90.json", "registry diff old.json sm90.json --exit-code"))
+@command(
+    "arch",
+    *VOTES,
+    examples=(
+        "registry diff sm90.json",
+        "registry diff old.json sm90.json --exit-code",
+        "registry diff sm90.json july",
+    ),
+)
 def diff(
     target: Target,
-    old: Annotated[Path, typer.Argument(metavar="OLD", help="Table file.")],
+    old: Annotated[
+        str, typer.Argument(metavar="OLD", help="Table file, or name of a run: the table that its votes would give.")
+    ],
     new: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
-            metavar="NEW", help="Table file to compare with. Without it, the table that would be exported now."
+            metavar="NEW", help="Table file or run to compare with. Without it, the table that would be exported now."
         ),
     ] = None,
     style: FormatOption = Format.table,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if the tables differ.")] = False,
 ) -> None:
-    """Show what changed between two tables, or between a table and the current votes, and the evidence for it."""
-    table = read_table(old)
-    if new is not None:
-        other = printable(str(new))
-        found = _between_files(target, table, read_table(new))
-    else:
-        from tuning_registry.operations.differences import compare_with_votes
-
-        other = "the current votes"
-        compared = compare_with_votes(target.open(), table, target.selection)
-        print_message(_how_compared(compared))
-        found = compared.changes
+    """Show what changed between two tables or runs, or between a table and the current votes, and the evidence for it."""
+    other = printable(new) if new is not None else "the current votes"
+    found = _with_votes(target, old) if new is None else _between(target, old, new)
     print_data(render_changes(found, style))
     counts = [
         f"{number:,} {what}"
@@ -181,31 +183,37 @@ def diff(
     ]
     alike = sum(one.is_served_alike for one in found)
     note = f"; {alike:,} not shown, since wider entries give the same config" if alike and style is Format.table else ""
-    print_message(f"{printable(str(old))} and {other}: {', '.join(counts) or 'no differences'}{note}")
+    print_message(f"{printable(old)} and {other}: {', '.join(counts) or 'no differences'}{note}")
     if exit_code and found:
         raise typer.Exit(1)
 
 
-def _between_files(target: Target, old: TunedTable, new: TunedTable) -> list[EntryChange]:
-    from tuning_registry.operations.differences import compare_tables
+def _with_votes(target: Target, old: str) -> list[EntryChange]:
+    from tuning_registry.operations.differences import compare_with_votes, table_or_run
 
-    pairs = {
-        "triton": (old.provenance.get("triton") or None, new.provenance.get("triton") or None),
-        "packages": (old.packages or None, new.packages or None),
-    }
-    for name, (before, after) in pairs.items():
-        if before != after:
-            print_message(printable(f"note: {name}: {before or 'not stated'} -> {after or 'not stated'}"))
-    without = "note: the changes are shown without votes and timings"
+    store = target.open()
+    compared = compare_with_votes(store, table_or_run(store, old, target.selection.arch), target.selection)
+    print_message(_how_compared(compared))
+    return compared.changes
+
+
+def _between(target: Target, old: str, new: str) -> list[EntryChange]:
+    from tuning_registry.operations.differences import compare_tables, table_or_run
+
+    store = target.open()
+    before, after = (table_or_run(store, name, target.selection.arch) for name in (old, new))
+    stated = [(table.provenance.get("triton") or None, table.packages or None) for table in (before, after)]
+    for name, one, other in zip(("triton", "packages"), *stated, strict=True):
+        if one != other:
+            print_message(printable(f"note: {name}: {one or 'not stated'} -> {other or 'not stated'}"))
+    why = "there is no registry in this database"
     try:
-        store = target.open()
-        if store.revision() is None:
-            print_message(f"{without}: there is no registry in this database")
-            return compare_tables(old, new, None, target.selection)
-        return compare_tables(old, new, store, target.selection)
+        if store.revision() is not None:
+            return compare_tables(before, after, store, target.selection)
     except DatabaseError as error:  # two files can be compared without a database
-        print_message(f"{without}: {error}")
-        return compare_tables(old, new, None, target.selection)
+        why = str(error)
+    print_message(f"note: the changes are shown without votes and timings: {why}")
+    return compare_tables(before, after, None, target.selection)
 
 
 def _how_compared(compared: TableComparison) -> str:

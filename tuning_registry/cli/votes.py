@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tuning_registry.cli.commands import Target, command, nothing_matches
 from tuning_registry.cli.console import print_data, print_message
-from tuning_registry.cli.options import ALL, ExitCode, FormatOption, PolicyOption
+from tuning_registry.cli.options import ALL, VOTES, ExitCode, FormatOption, PolicyOption
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.costs import render_costs
 from tuning_registry.rendering.explanations import near_key_text, render_explained
+from tuning_registry.rendering.inventory import render_kernels, render_keys
 from tuning_registry.rendering.ranks import render_ranks
 from tuning_registry.rendering.votes import render_disagreements, render_winners
 from tuning_registry.rules.evidence import Policy
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 @command(
     *ALL,
     examples=(
-        "registry winners --arch sm90 --kernel l2norm_fwd_kernel",
+        "registry winners --arch sm90 --kernel '*norm*'",
         "registry winners --run july --policy fastest --format csv",
     ),
 )
@@ -49,7 +51,7 @@ def winners(target: Target, policy: PolicyOption = Policy.MAJORITY, style: Forma
     examples=(
         "registry disagreements --arch sm90",
         "registry disagreements --cost --kernel _chunk_cumsum_fwd_kernel",
-        "registry disagreements --run july --format json",
+        "registry disagreements --run july --rank 0-3 --format json",
     ),
 )
 def disagreements(
@@ -103,17 +105,64 @@ def split_of(split: int, total: int) -> str:
 
 
 @command(
+    "arch",
+    "run",
+    "rank",
+    *VOTES[1:],
+    examples=("registry kernels", "registry kernels '*norm*' --arch sm90"),
+)
+def kernels(
+    target: Target,
+    pattern: Annotated[
+        str | None,
+        typer.Argument(metavar="PATTERN", help="A qualified name, a function name, or a pattern such as '*norm*'."),
+    ] = None,
+    style: FormatOption = Format.table,
+) -> None:
+    """List the recorded kernels: their entries, ranks and votes, and how many entries have disagreement."""
+    from tuning_registry.operations.inventory import list_kernels
+
+    store = target.open()
+    found = list_kernels(store, replace(target.selection, kernel=pattern))
+    print_data(render_kernels(found, style))
+    print_message(count_of(len(found), "kernel") if found else nothing_matches(store, pattern))
+
+
+@command("arch", "run", "rank", *VOTES[1:], examples=("registry keys l2norm_fwd_kernel",))
+def keys(
+    target: Target,
+    kernel: Annotated[
+        str,
+        typer.Argument(metavar="KERNEL", help="A qualified name, a function name, or a pattern such as '*norm*'."),
+    ],
+    style: FormatOption = Format.table,
+) -> None:
+    """List the recorded keys of a kernel: their votes, those of the winner, and how many configs were chosen."""
+    from tuning_registry.operations.inventory import list_keys
+
+    store = target.open()
+    found = list_keys(store, replace(target.selection, kernel=kernel))
+    print_data(render_keys(found, style))
+    print_message(count_of(len(found), "key") if found else nothing_matches(store, kernel))
+
+
+@command(
     *ALL,
     required=("arch", "kernel"),
     examples=(
         "registry explain --arch sm90 --kernel l2norm_fwd_kernel",
-        "registry explain --arch sm90 --kernel _state_passing_fwd_kernel --policy fastest",
+        "registry explain --arch sm90 --kernel '*norm*' --key 'D=64|*' --policy fastest",
     ),
 )
 def explain(
     target: Target,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="Shape key. Without it, every entry of the kernel.")
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help="Shape key, or a pattern such as 'D=128|*'. Without it, every entry of the kernel.",
+        ),
     ] = None,
     policy: PolicyOption = Policy.MAJORITY,
     style: FormatOption = Format.table,
@@ -185,6 +234,8 @@ def ranks(
     else:
         number = len(fleet.outliers)
         by_votes = "" if fleet.time_ratio is not None else ", by votes alone: too few timings to compare speeds"
-        print_message(f"{number:,} of {count} {'is an outlier' if number == 1 else 'are outliers'}{by_votes}")
+        print_message(
+            f"{number:,} of {len(fleet.ranks):,} ranks {'is an outlier' if number == 1 else 'are outliers'}{by_votes}"
+        )
     if exit_code and (fleet.outliers or not fleet.ranks):
         raise typer.Exit(1)

@@ -14,12 +14,17 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
+from tuning_registry.db.roles import READ, missing_right
 from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
-from tuning_registry.errors import BusyError, DatabaseError, UnreachableError
+from tuning_registry.errors import BusyError, DatabaseError, UnreachableError, UsageError
 from tuning_registry.log import warn
 
 LOCK_WAIT_S: Final = 60.0
 _CONNECT_DEFAULTS: Final[dict[str, Any]] = {"connect_timeout": 15, "application_name": "tuning-registry"}
+# No prepared statements: behind a pooler in transaction mode, such as PgBouncer, the next transaction may run on a
+# server connection that has others of the same name.
+_UNPREPARED: Final[dict[str, Any]] = {"prepare_threshold": None}
+_REPEATED: Final = frozenset({"host", "port"})  # options of which each further value is another server
 _SHORTEST_CONNECT_S: Final = 2  # libpq rounds a shorter timeout up to this
 _ROWS_A_STATEMENT: Final = (
     100  # SQLite inserts these in half the time of single rows; old versions bind at most 999 values
@@ -55,14 +60,29 @@ def _postgres_engine(url: sa.URL, wait_s: float | None) -> sa.Engine:
     defaults = dict(_CONNECT_DEFAULTS)
     if wait_s is not None:
         defaults["connect_timeout"] = max(_SHORTEST_CONNECT_S, min(defaults["connect_timeout"], int(wait_s)))
+    stated = {name: value for name, value in defaults.items() if name not in url.query}
     try:
-        return sa.create_engine(
-            url,
-            poolclass=NullPool,
-            connect_args={name: value for name, value in defaults.items() if name not in url.query},
+        engine = sa.create_engine(url, poolclass=NullPool, connect_args={**stated, **_UNPREPARED})
+    except ImportError as error:  # no psycopg, or one without libpq
+        raise DatabaseError(
+            "Postgres needs the driver psycopg, which is not installed; run: pip install 'tuning-registry[postgres]'"
+        ) from error
+    _refuse_unknown_options(url, engine.dialect.loaded_dbapi)
+    return engine
+
+
+def _refuse_unknown_options(url: sa.URL, psycopg: Any) -> None:
+    """Refuse options of a URL that libpq does not know, since psycopg would take some of them for its own arguments."""
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    unknown = sorted(url.query.keys() - known)
+    if unknown:
+        raise UsageError(
+            f"the database URL has an unknown connection option {unknown[0]!r}; expected libpq's, such as sslmode or "
+            "connect_timeout"
         )
-    except ModuleNotFoundError as error:
-        raise DatabaseError("Postgres needs its driver: pip install 'tuning-registry[postgres]'") from error
+    for name, value in url.query.items():
+        if not isinstance(value, str) and name not in _REPEATED:
+            raise UsageError(f"the database URL states {name} {len(value)} times; expected once")
 
 
 def _sqlite_connection(target: str, *, uri: bool = False, wait_s: float | None = None) -> sqlite3.Connection:
@@ -120,7 +140,7 @@ def begin_transaction(connection: sa.Connection, *, writing: bool, wait_s: float
 
 
 def prepare_new_sqlite(file: Path) -> None:
-    """Create the folder, and a new file in WAL mode, in which readers never block the writer.
+    """Create a new file in WAL mode, in which readers never block the writer, and its folder.
 
     The file stores the mode. Network file systems cannot share the memory that it needs, so a file there keeps its
     rollback journal.
@@ -237,7 +257,7 @@ def _copy(connection: sa.Connection, into: str, texts: Iterable[str]) -> None:
         ) from error
 
 
-def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None) -> DatabaseError:
+def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None, purpose: str = READ) -> DatabaseError:
     """Our error for an error of the driver, by its code and never by its text."""
     where, waited = shown_url(url), f"{lock_wait_s(wait_s):.3g} s"
     original = getattr(error, "orig", None) or error
@@ -247,7 +267,8 @@ def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None) 
     if state in {"55P03", "40P01", "40001"}:
         return BusyError(f"{where}: another writer held the lock for over {waited}; try again")
     if state == "42501":
-        return DatabaseError(f"{where}: this role lacks a privilege: {_first_line(original, url)}")
+        right = missing_right(getattr(error, "statement", None) or "", url.username, purpose)
+        return DatabaseError(f"{where}: {_first_line(original, url)}: {right}")
     if getattr(error, "connection_invalidated", False):
         return UnreachableError(f"{where}: the connection was lost: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):

@@ -31,11 +31,19 @@ _RECORDED: Final = (
     "candidate_sets",
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
-
+_TABLE_IN_SQL = re.compile(r'\b(?:FROM|JOIN|INTO|COPY|UPDATE|TABLE)\s+"?(\w+)', re.IGNORECASE)
+PREFIX: Final = "tuning_registry"
+READ, WRITE, MIGRATE = "read", "write", "migrate"  # why a database is opened
 
 _MADE_IF_MISSING: Final = """\
 DO $$ BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') THEN CREATE ROLE "{role}" NOLOGIN; END IF;
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') THEN RETURN; END IF;
+    IF NOT (SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user) THEN
+        RAISE insufficient_privilege USING
+            MESSAGE = format('%I may not create the role {role}: it lacks CREATEROLE', current_user),
+            HINT = format('Run this SQL as a superuser, or let one run first: ALTER ROLE %I CREATEROLE', current_user);
+    END IF;
+    CREATE ROLE "{role}" NOLOGIN;
 END $$"""
 # To hand over tables, a user must be able to become their new owner, and stays able to. Since Postgres 16, the creator
 # of a role may grant it but does not have its privileges.
@@ -48,7 +56,38 @@ DO $$ BEGIN
 END $$"""
 
 
-def role_statements(prefix: str = "tuning_registry", namespace: str = "public") -> list[str]:
+def missing_right(statement: str, user: str | None, purpose: str) -> str:
+    """The end of the error for a statement that the server forbids: the role that may run it, and how to get it.
+
+    Args:
+        statement: The SQL that failed.
+        user: Who ran it; None if the URL does not state it.
+        purpose: Why the database was opened: `READ`, `WRITE` or `MIGRATE`.
+    """
+    who = user or "the user"
+    grantee = "USER" if user is None else user if _PLAIN_NAME.fullmatch(user) else '"' + user.replace('"', '""') + '"'
+    if statement.lstrip().upper().startswith("CREATE"):
+        return f"{who} may not create tables. Ask an administrator to run: GRANT CREATE ON SCHEMA public TO {grantee}"
+    role = f"{PREFIX}_{_job_for(statement, purpose)}"
+    return (
+        f"{who} lacks a right of the role {role}. Ask an administrator to run: GRANT {role} TO {grantee} "
+        "(registry db roles prints SQL that creates the role)"
+    )
+
+
+def _job_for(statement: str, purpose: str) -> str:
+    """The least privileged of the three roles that may run a statement."""
+    tables = set(_TABLE_IN_SQL.findall(statement))
+    if purpose == READ or tables == {"exports"}:
+        return "reader"
+    if purpose == MIGRATE:
+        return "owner"
+    verb = statement.split(None, 1)[0].upper() if statement.strip() else ""
+    may = {"SELECT": {*_LOOKED_UP, schema.VERSION_TABLE}, "INSERT": {*_RECORDED}, "COPY": {*_RECORDED}}.get(verb, set())
+    return "recorder" if tables and tables <= may else "owner"
+
+
+def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str]:
     """SQL that creates a recorder, a reader and an owner in a database that already has the schema.
 
     It is one transaction, which may be repeated. A superuser can run it, or the owner of the database with CREATEROLE,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 import sqlalchemy as sa
 
 from tuning_registry.db import dialects, schema
 from tuning_registry.db.reading import Reading
+from tuning_registry.db.roles import MIGRATE, READ, WRITE
 from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
 from tuning_registry.db.writing import Writing
 from tuning_registry.errors import DatabaseError, SchemaError
+from tuning_registry.locations import user_database
 
 
 class Store:
@@ -44,7 +48,7 @@ class Store:
         """
         if self._file_bytes() is None:
             raise self.absent()
-        with self._connected(writable=False) as connection:
+        with self._connected(READ) as connection:
             dialects.begin_transaction(connection, writing=False)
             self._check_revision(connection)
             yield Reading(connection)
@@ -61,7 +65,7 @@ class Store:
             DatabaseError: It cannot be opened or written.
         """
         self._prepare_file()
-        with self._connected(writable=True) as connection:
+        with self._connected(WRITE) as connection:
             dialects.begin_transaction(connection, writing=True, wait_s=self._wait_s)
             is_empty = find_revision(connection) is None
             if is_empty:
@@ -74,11 +78,14 @@ class Store:
         """The revision of the database; None if it holds no registry."""
         if self._file_bytes() is None:
             return None
-        with self._connected(writable=False) as connection:
+        with self._connected(READ) as connection:
             return find_revision(connection)
 
     def absent(self) -> SchemaError:
         """The error for a database that holds no registry yet."""
+        missing = _missing_folder(self.url)
+        if missing is not None:
+            return SchemaError(_no_folder_text(self.url, missing))
         return SchemaError(
             f"{shown_url(self.url)}: there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"
         )
@@ -87,24 +94,30 @@ class Store:
     def migrating(self) -> Iterator[sa.Connection]:
         """A connection that holds the write lock, at any revision; commits at the end."""
         self._prepare_file()
-        with self._connected(writable=True) as connection:
+        with self._connected(MIGRATE) as connection:
             dialects.begin_transaction(connection, writing=True)
             yield connection
             connection.commit()
 
     @contextlib.contextmanager
-    def _connected(self, *, writable: bool) -> Iterator[sa.Connection]:
-        with self._translated():
-            engine = self._memory or dialects.connect_engine(self.url, writable=writable, wait_s=self._wait_s)
+    def _connected(self, purpose: str) -> Iterator[sa.Connection]:
+        with self._translated(purpose):
+            engine = self._memory or dialects.connect_engine(self.url, writable=purpose != READ, wait_s=self._wait_s)
             with engine.connect() as connection:
                 yield connection
 
     def _prepare_file(self) -> None:
-        """Create the folder and file of a new SQLite database."""
+        """Create the file of a new SQLite database, and the folder of the per-user default.
+
+        Any other folder must exist: a mistyped path would otherwise become a new, empty registry.
+        """
         file = sqlite_file(self.url)
         if file is None or self._file_bytes():
             return
-        with self._translated():
+        missing = _missing_folder(self.url)
+        if missing is not None:
+            raise DatabaseError(_no_folder_text(self.url, missing))
+        with self._translated(WRITE):
             try:
                 dialects.prepare_new_sqlite(file)
             except OSError as error:
@@ -130,11 +143,11 @@ class Store:
         return status.st_size
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, purpose: str) -> Iterator[None]:
         try:
             yield
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
-            raise dialects.translate_error(error, self.url, self._wait_s) from error
+            raise dialects.translate_error(error, self.url, self._wait_s, purpose) from error
 
     def _check_revision(self, connection: sa.Connection) -> None:
         found = find_revision(connection)
@@ -143,6 +156,18 @@ class Store:
         refuse_unknown_revision(found, self.url)
         if found != schema.HEAD:
             raise SchemaError(f"{shown_url(self.url)}: the schema is older ({found}); run: registry db upgrade")
+
+
+def _missing_folder(url: sa.URL) -> Path | None:
+    """The folder of an SQLite file if it does not exist and no command may create it; else None."""
+    file = sqlite_file(url)
+    if file is None or os.path.lexists(file.parent) or file == user_database():
+        return None
+    return file.parent
+
+
+def _no_folder_text(url: sa.URL, folder: Path) -> str:
+    return f"{shown_url(url)}: the folder {folder} does not exist; correct the path, or create the folder first"
 
 
 def find_revision(connection: sa.Connection) -> str | None:

@@ -63,7 +63,7 @@ def parse_url(text: str) -> sa.URL:
             raise UsageError(f"sqlite://{url.host} names a host; a relative file has three slashes: sqlite:///FILE")
         if url.query:
             raise UsageError("an SQLite URL takes no options after ?")
-        return url.set(drivername=driver, database=url.database or ":memory:")
+        return url.set(drivername=driver, database=os.path.expanduser(url.database or ":memory:"))  # noqa: PTH111
     return url.set(drivername=driver)
 
 

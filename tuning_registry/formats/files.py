@@ -17,7 +17,7 @@ from tuning_registry.model.canonical import parse_integer
 _BOM = b"\xef\xbb\xbf"
 # Recordings are a few megabytes. Reading JSON takes many times its size in memory, so a larger file, which cannot be a
 # recording, must not exhaust the memory of the machine.
-MAX_FILE_BYTES: Final = 256 << 20
+MAX_FILE_BYTES: Final = 256 << 20  # See docs/decisions.md, D11.
 
 
 def read_bytes(path: Path) -> bytes:

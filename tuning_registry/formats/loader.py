@@ -54,9 +54,11 @@ def load(
         if table.arch != wanted:
             warn("table skipped: %s is for %s, not %s", file, table.arch, wanted)
             continue
-        stated = table.provenance.get(EXTRA, {}).get("digest", table.digest)
-        if stated != table.digest:
+        ours = table.provenance.get(EXTRA, {})
+        if ours.get("digest", table.digest) != table.digest:
             warn("%s was edited: its digest does not match its entries", file)
+        elif ours.get("selection_digest", table.selection_digest) != table.selection_digest:
+            warn("%s was edited: its selection digest does not match its entries and bans", file)
         if table.unusable:
             (kernel, key), why = next(iter(table.unusable.items()))
             warn(

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from tuning_registry.errors import FormatError, RecordingError, TableError
+from tuning_registry.formats.bans import Bans
 from tuning_registry.formats.files import kind_of, parse_json, read_bytes
+from tuning_registry.formats.matching import matching_candidate
 from tuning_registry.formats.sections import read_arch, read_entries
-from tuning_registry.log import warn
 from tuning_registry.model.canonical import (
     check_text,
     config_text,
     describe,
     dump_json,
-    live_config_text,
     load_config,
     text_digest,
 )
@@ -46,7 +46,7 @@ class Match(Generic[C]):
 
     Attributes:
         candidate: The live candidate object that the table names; None on a miss.
-        reason: Empty on a hit, otherwise one of `no table`, `no kernel`, `ambiguous name`, `no key`, `unusable entry`,
+        reason: Empty on a hit, otherwise one of `no table`, `no kernel`, `no key`, `unusable entry`, `banned`,
             `not a candidate`, `ambiguous config`.
         kernel: The kernel name in the table that matched; empty if none did.
         key: The key in the table that matched (`*` for any key); empty if none did.
@@ -69,6 +69,7 @@ class TunedTable:
 
     Attributes:
         unusable: Why an entry cannot be used, by kernel and key. Looking it up is a miss.
+        bans: The bans that the table carries in `tuning_registry.overrides`.
 
     Raises:
         FormatError: A name or a config is not accepted; `path` leads to it.
@@ -93,9 +94,11 @@ class TunedTable:
             for kernel, entries in held.items()
         }
         self._spellings = {kernel: _spellings(entries) for kernel, entries in held.items()}
-        # Kernels that could be meant by each bare entry. The qualified entries of the table are the first of them.
-        self._users: dict[str, set[str]] = {}
-        self.declare(kernel for kernel in held if kernel != bare_name(kernel) and bare_name(kernel) in held)
+        ours = self.provenance.get(EXTRA)
+        try:
+            self.bans = Bans(ours.get("overrides", ()) if isinstance(ours, Mapping) else ())
+        except FormatError as fault:
+            raise fault.under(EXTRA, "overrides") from fault
 
     def __bool__(self) -> bool:
         """Whether the table holds a kernel."""
@@ -128,43 +131,50 @@ class TunedTable:
         return {name: version if isinstance(version, str) else describe(version) for name, version in stated.items()}
 
     @property
-    def has_bare_names(self) -> bool:
-        """Whether an entry names its kernel without a module, so that `declare` matters."""
-        return any("." not in kernel for kernel in self._texts)
-
-    @property
     def digest(self) -> str:
-        """SHA-256 of the kernels, as a table file states it. Tables with equal digests pin equal choices."""
+        """SHA-256 of the kernels, as a table file states it."""
         kernels: dict[str, dict[str, Any]] = dict(self.kernels)
         for kernel, key in self.unusable:
             kernels[kernel][key] = None
         return kernels_digest(kernels)
+
+    @property
+    def selection_digest(self) -> str:
+        """SHA-256 of everything that decides a pin (`selection_digest`). Equal digests mean equal choices."""
+        return selection_digest(self.digest, self.provenance.get(EXTRA), self.bans)
 
     def lookup(self, kernel: str, key: str, candidates: Sequence[C]) -> C | None:
         """The live candidate that the table names for this kernel and key, or None (see `find`)."""
         return self.find(kernel, key, candidates).candidate
 
     def text_for(self, kernel: str, key: str) -> str | None:
-        """The canonical text of the config in the table for a kernel and key, looked up in the order of `find`."""
+        """The canonical text that the table serves for a kernel and key, looked up like `find`; None if it is banned."""
         for name in dict.fromkeys((kernel, bare_name(kernel))):
             found = self._spelling(name, key)
             if found is not None:
-                return self._texts[name].get(found)
+                text = self._texts[name].get(found)
+                return None if self.bans.forbids(kernel, key, text) else text
         return None
 
-    def find(self, kernel: str, key: str, candidates: Sequence[C]) -> Match[C]:
+    def find(
+        self, kernel: str, key: str, candidates: Sequence[C], other_spellings: Sequence[str] = ()
+    ) -> Match[C]:
         """Look up an entry and match it to a live candidate; a miss has a reason.
 
         The first of these that exists decides: qualified name with this key, qualified name with `*`,
-        bare name with this key, bare name with `*`. An entry that cannot be used, or matches no live candidate, is a
-        miss; the search does not go on. The candidate itself is returned, with its hooks. It is found by its fields,
-        never by `==`. An entry that matches several candidates, which differ only in their hooks, is a miss as well:
-        a hook is not a field, so the entry cannot tell them apart.
+        bare name with this key, bare name with `*`. An entry that cannot be used, is banned, or matches no live
+        candidate, is a miss; the search does not go on. An entry with a bare name serves every kernel of that function
+        name. The answer depends on the arguments and the table only.
+
+        The candidate itself is returned, with its hooks. It is found by its fields, never by `==`. An entry that matches
+        several candidates, which differ only in their hooks, is a miss as well.
 
         Args:
             kernel: `fn.__module__ + "." + fn.__name__`, or a bare name.
             key: The shape key (`names.format_key`).
             candidates: The kernel's live `triton.Config` objects.
+            other_spellings: Keys that other tools write for the same call. They are tried in order after `key` and
+                before `*`.
         """
         if not self._texts:
             return Match(None, "no table")
@@ -174,42 +184,27 @@ class TunedTable:
         for name in dict.fromkeys((kernel, bare_name(kernel))):
             if name not in self._texts:
                 continue
-            if name != kernel and self._is_ambiguous(name, kernel):
-                return Match(None, "ambiguous name", name)
-            found = self._spelling(name, key)
+            found = self._spelling(name, key, other_spellings)
             if (name, found) in self.unusable:
                 return Match(None, "unusable entry", name, str(found))
             if found is not None:
-                return Match(*_matching(self._texts[name][found], candidates), name, found)
+                text = self._texts[name][found]
+                if self.bans.forbids(kernel, key, text):
+                    return Match(None, "banned", name, found)
+                return Match(*matching_candidate(text, candidates), name, found)
             reason = "no key"
         return Match(None, reason)
 
-    def declare(self, kernels: Iterable[str]) -> None:
-        """Declare which qualified kernels this process has, before looking any of them up.
-
-        A bare name in the table serves a kernel only while no other kernel of that name is known. Declaring
-        all kernels first makes the answer independent of which is launched first.
-        """
-        for kernel in kernels:
-            self._users.setdefault(bare_name(kernel), set()).add(kernel)
-
-    def _is_ambiguous(self, name: str, kernel: str) -> bool:
-        users = self._users.setdefault(name, set())
-        if kernel not in users:
-            users.add(kernel)
-        if len(users) > 1:
-            warn(
-                "table entry %s could mean %s, so it is not used. Record again: new recordings have qualified "
-                "names.", name, " or ".join(sorted(users)),
-            )  # fmt: skip
-        return len(users) > 1
-
-    def _spelling(self, kernel: str, key: str) -> str | None:
+    def _spelling(self, kernel: str, key: str, others: Sequence[str] = ()) -> str | None:
         """The key in the table that decides about `key`: the same, an equal one, one without names, or `*`."""
-        if key in self._texts.get(kernel, ()):
-            return key
-        equal = self._spellings.get(kernel, {})
-        return equal.get(lookup_key(key)) or equal.get(positional_key(key)) or equal.get(ANY_KEY)
+        texts, equal = self._texts.get(kernel, {}), self._spellings.get(kernel, {})
+        for spelt in (key, *others):
+            if spelt in texts:
+                return spelt
+            found = equal.get(lookup_key(spelt)) or equal.get(positional_key(spelt))
+            if found:
+                return found
+        return equal.get(ANY_KEY)
 
 
 def _text_or_fault(config: object) -> str | FormatError:
@@ -228,20 +223,27 @@ def _spellings(entries: Iterable[str]) -> dict[str, str]:
     return equal
 
 
-def _matching(text: str, candidates: Iterable[C]) -> tuple[C | None, str]:
-    """The one candidate with this text, or the reason why there is none."""
-    matches = [candidate for candidate in candidates if live_config_text(candidate) == text]
-    if not matches:
-        return None, "not a candidate"
-    hook = getattr(matches[0], "pre_hook", None)
-    if any(getattr(other, "pre_hook", None) != hook for other in matches[1:]):
-        return None, "ambiguous config"
-    return matches[0], ""
-
-
 def kernels_digest(kernels: Kernels) -> str:
     """SHA-256 of `json.dumps(kernels, sort_keys=True)`."""
     return text_digest(dump_json(kernels))
+
+
+def selection_digest(kernels: str, extra: object, bans: Bans) -> str:
+    """SHA-256 of canonical JSON of what decides a pin: kernels, bans, evidence and the version of the rule.
+
+    If there are neither bans nor evidence, and the rule is version 1, the kernels decide alone and their digest is
+    the answer.
+
+    Args:
+        kernels: The digest of the kernels.
+        extra: The object `tuning_registry` of the table, for `evidence` and `selection_rule`.
+        bans: The bans of the table.
+    """
+    ours = extra if isinstance(extra, Mapping) else {}
+    evidence, rule = ours.get("evidence"), ours.get("selection_rule", 1)
+    if not bans and not evidence and rule == 1:
+        return kernels
+    return text_digest(dump_json({"kernels": kernels, "bans": bans.to_list(), "evidence": evidence, "rule": rule}))
 
 
 def table_payload(arch: str, kernels: Kernels, source: str = "", *, triton: str = "",
@@ -259,8 +261,11 @@ def table_payload(arch: str, kernels: Kernels, source: str = "", *, triton: str 
     Raises:
         FormatError: A name or config is not accepted.
     """
-    full = TunedTable(arch, kernels).kernels
+    table = TunedTable(arch, kernels, {EXTRA: extra or {}})
+    full = table.kernels
     ours = {"version": FORMAT_VERSION, "digest": kernels_digest(full), **(extra or {})}
+    if table.selection_digest != ours["digest"]:
+        ours["selection_digest"] = table.selection_digest
     return {"arch": normal_arch(arch), "triton": triton, "packages": dict(packages or {}), "source": source,
             "kernels": full, EXTRA: ours}  # fmt: skip
 
@@ -323,6 +328,6 @@ def _check_shape(document: object) -> None:
         raise FormatError(f"expected an object, found {describe(ours)}", (EXTRA,))
     for name, known in (("version", FORMAT_VERSION), ("selection_rule", SELECTION_RULE)):
         version = ours.get(name, known)
-        if type(version) is not int or version > known:
-            newer = "; a newer tuning-registry may read it" if type(version) is int else ""
+        if type(version) is not int or not 1 <= version <= known:
+            newer = "; a newer tuning-registry may read it" if type(version) is int and version > known else ""
             raise FormatError(f"expected {name} {known}, found {describe(version)}{newer}", (EXTRA, name))

@@ -89,6 +89,7 @@ def group_by_cache(files: Iterable[Path]) -> list[TritonCache]:
     return [TritonCache(folder, tuple(found)) for folder, found in folders.items()]
 
 
+# See docs/decisions.md, D33.
 def read_cache(
     cache: TritonCache,
     *,

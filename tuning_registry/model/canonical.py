@@ -37,7 +37,7 @@ NEUTRAL: Mapping[str, object] = {
 
 # No kernel has a launch parameter nested more deeply, and a recursive reader would exhaust its stack.
 MAX_DEPTH = 32
-MAX_DIGITS = 100_000
+MAX_DIGITS = 100_000  # See docs/decisions.md, D25.
 # CPython refuses str() and int() of longer integers (sys.int_info.default_max_str_digits).
 _SHORT_DIGITS = 4300
 _EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)

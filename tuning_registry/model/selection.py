@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tuning_registry.errors import FormatError, UsageError
 from tuning_registry.model.canonical import check_text
@@ -11,6 +13,8 @@ from tuning_registry.model.names import normal_arch, normal_distribution
 from tuning_registry.model.records import NOT_STATED
 
 MISSING = NOT_STATED  # on the command line: recordings that do not state a version
+MAX_RANK: Final = 2**31 - 1  # what an INTEGER column of Postgres holds
+_MAX_RANKS: Final = 10_000  # SQLite binds 32,766 parameters to a statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +26,9 @@ class Selection:
 
     Attributes:
         arch: Architecture.
-        kernel: A qualified name, matched exactly; or a function name, matched in any module.
+        kernel: A qualified name, or a function name in any module; or a pattern (`model.globs`) for either.
         runs: Names of runs.
+        ranks: Ranks, of any run.
         source: Text of `source`, matched exactly.
         triton: Triton version; `none` for recordings that do not state one.
         packages: Version by distribution; `none` for recordings that do not state one. Each narrows the
@@ -33,6 +38,7 @@ class Selection:
     arch: str | None = None
     kernel: str | None = None
     runs: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
     source: str | None = None
     triton: str | None = None
     packages: Mapping[str, str] = field(default_factory=dict, hash=False)  # a dict has no hash
@@ -60,6 +66,9 @@ class Selection:
         packages = {normal_distribution(name): version for name, version in self.packages.items()}
         object.__setattr__(self, "packages", packages)
         object.__setattr__(self, "runs", tuple(self.runs))
+        object.__setattr__(self, "ranks", tuple(sorted(set(self.ranks))))
+        if any(not 0 <= rank <= MAX_RANK for rank in self.ranks):
+            raise UsageError(f"--rank {min(self.ranks)}: expected an integer from 0 to {MAX_RANK:,}")
         if self.arch is not None:
             object.__setattr__(self, "arch", normal_arch(self.arch))
 
@@ -74,6 +83,25 @@ def check_option(name: str, text: str) -> str:
         return check_text(text)
     except FormatError as fault:
         raise UsageError(f"--{name}: {fault.what}") from fault
+
+
+def parse_ranks(texts: Iterable[str]) -> tuple[int, ...]:
+    """The ranks in `--rank` flags such as `3`, `0-7` or `0-2,5`.
+
+    Raises:
+        UsageError: A flag is neither a rank nor a range, or the ranges are longer than a statement may be.
+    """
+    ranks: set[int] = set()
+    for text in texts:
+        for part in text.split(","):
+            found = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part, re.ASCII)
+            first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+            if first > last:
+                raise UsageError(f"--rank {text!r}: expected a rank or a range, such as 3 or 0-7")
+            if len(ranks) + last - first >= _MAX_RANKS:
+                raise UsageError(f"--rank {text!r}: expected at most {_MAX_RANKS:,} ranks")
+            ranks.update(range(first, last + 1))
+    return tuple(sorted(ranks))
 
 
 def parse_packages(pairs: list[str]) -> dict[str, str]:

@@ -54,6 +54,7 @@ class TableCheck(Result):
         return f"OK: {count_of(self.entries, 'entry')} {matches} the votes and overrides"
 
 
+# See docs/decisions.md, D37.
 def check_table(store: Store, table: TunedTable, selection: Selection, today: str | None = None,
                 installed: Callable[[str], str] | None = None) -> TableCheck:  # fmt: skip
     """Find every reason not to use a table as it is.

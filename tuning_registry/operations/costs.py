@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tuning_registry.db.store import Store
 from tuning_registry.errors import printable
-from tuning_registry.model.canonical import parse_config
+from tuning_registry.model.canonical import load_config
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import EntryVotes, split_entries
@@ -63,7 +63,7 @@ class DisagreementCost(Result):
             "verdict": self.verdict,
             **_slowdown_fields("winner_slower_for_dissenters", self.dissenters),
             **_slowdown_fields("winner_slower_than_fastest", self.fleet),
-            "fastest_config": None if self.fastest is None else parse_config(self.fastest),
+            "fastest_config": None if self.fastest is None else load_config(self.fastest),
             "winner_failed_on_dissenters": self.failed,
         }
 

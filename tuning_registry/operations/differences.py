@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.db.store import Store
-from tuning_registry.errors import TableError, printable
-from tuning_registry.formats.table import EXTRA, TunedTable
+from tuning_registry.errors import SelectionError, TableError, printable
+from tuning_registry.formats.table import EXTRA, TunedTable, read_table
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.change_evidence import with_evidence
 from tuning_registry.operations.election.winners import elect_entries
 from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.export_log import list_exports
+from tuning_registry.operations.runs import list_runs
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.rules.table_diff import EntryChange, diff_tables
-from tuning_registry.wording import count_of
+from tuning_registry.wording import count_of, list_some
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 NEVER: Final = "0001-01-01"  # a day on which no override has expired: a comparison writes no table
@@ -102,6 +105,7 @@ def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, select
         return with_evidence(changes, election, old.arch, new.provenance.get("triton"))
 
 
+# See docs/decisions.md, D36.
 def compare_with_votes(store: Store, table: TunedTable, selection: Selection) -> TableComparison:
     """The changes that a new export would make to a table.
 
@@ -133,6 +137,37 @@ def compare_with_votes(store: Store, table: TunedTable, selection: Selection) ->
     return TableComparison(
         changes=changes, entries=made.entries, selection=votes.selection, logged_at=votes.logged_at, new=new
     )
+
+
+def table_or_run(store: Store, name: str, arch: str | None = None) -> TunedTable:
+    """The table in a file; or, if there is no such file, the table that the votes of one run would give.
+
+    Args:
+        store: The database that has the run. Not read if there is a file.
+        name: Path of a table, or name of a run.
+        arch: Architecture of the run's table; None if the run recorded only one.
+
+    Raises:
+        FileError: The file cannot be read.
+        TableError: The file is not a table.
+        SelectionError: There is neither a file nor a run of this name, or the run recorded several architectures.
+        DatabaseError: The database cannot be read.
+    """
+    if os.path.exists(name):  # noqa: PTH110  # false where Path.exists raises
+        return read_table(Path(name))
+    if "/" in name or name.endswith(".json") or store.revision() is None:
+        return read_table(Path(name))  # names the file that is missing
+    archs = {one for run in list_runs(store) if run.name == name for one in run.archs}
+    if not archs:
+        raise SelectionError(
+            f"{name}: there is neither a table file nor a run of this name; registry runs lists the runs"
+        )
+    if arch is None and len(archs) > 1:
+        raise SelectionError(f"run {name} has votes on {list_some(sorted(archs))}; choose an architecture with --arch")
+    selection = Selection(arch=arch or archs.pop(), runs=(name,))
+    made = export_table(store, selection, ExportOptions(today=NEVER))
+    provenance = {field: made.payload[field] for field in ("triton", "packages") if field in made.payload}
+    return TunedTable(made.payload["arch"], made.payload["kernels"], provenance)
 
 
 def stated_digest(table: TunedTable) -> str | None:

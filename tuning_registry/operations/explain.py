@@ -19,7 +19,7 @@ from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.winners import Election, elect_entries
 from tuning_registry.operations.explained import NOTHING, DeviceView, ExplainedConfig, ExplainedEntry, Explanation
 from tuning_registry.rules.evidence import ByConfig, Policy, median_of_medians
-from tuning_registry.rules.near_keys import NearKey, is_same_key, nearest_keys
+from tuning_registry.rules.near_keys import NearKey, matching_keys, nearest_keys
 from tuning_registry.rules.overrides import BAN, Override
 from tuning_registry.rules.similar_names import similar_names
 
@@ -30,7 +30,7 @@ def explain(store: Store, selection: Selection, key: str | None = None, policy: 
     Args:
         store: The database.
         selection: Architecture and kernel, and which votes.
-        key: Shape key, in any spelling; `?=` keys are compared by position. None for every key.
+        key: Shape key, in any spelling, or a pattern; `?=` keys are compared by position. None for every key.
         policy: Who decides.
 
     Raises:
@@ -42,7 +42,8 @@ def explain(store: Store, selection: Selection, key: str | None = None, policy: 
         check_packages(election.votes)
         explainer = _Explainer(election, policy)
         every = explainer.entries
-        found = explainer.explain([entry for entry in every if key is None or is_same_key(key, entry.key)])
+        wanted = None if key is None else matching_keys(key, (entry.key for entry in every))
+        found = explainer.explain([entry for entry in every if wanted is None or entry.key in wanted])
         kernels = sorted({entry.kernel for entry in every})
         is_decided = key is None or any(one.config is not None for one in found)
         return Explanation(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.model.canonical import parse_config
+from tuning_registry.model.canonical import load_config
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.rules.near_keys import NearKey
@@ -44,7 +44,7 @@ class ExplainedConfig:
     def to_dict(self) -> dict[str, Any]:
         """The config as JSON holds it."""
         return {
-            "config": parse_config(self.config),
+            "config": load_config(self.config),
             "votes": self.votes,
             "runs": {run: list(ranks) for run, ranks in self.voters.items()},
             "median_ms": self.median_ms,
@@ -74,7 +74,7 @@ class DeviceView:
             "device": self.device or None,
             "configs": [
                 {
-                    "config": parse_config(text),
+                    "config": load_config(text),
                     "votes": self.votes.get(text, 0),
                     "median_ms": self.medians_ms.get(text),
                 }
@@ -115,7 +115,7 @@ class ExplainedEntry(Result):
         """The explanation as JSON holds it."""
         return {
             **self.entry.head(),
-            "config": parse_config(self.config) if self.config else None,
+            "config": load_config(self.config) if self.config else None,
             "why": self.why,
             "decided_by": str(self.decided_by),
             "total_votes": self.entry.votes,

@@ -6,29 +6,27 @@ import datetime as dt
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
-from tuning_registry.errors import SelectionError, UsageError, printable
+from tuning_registry.errors import SelectionError, UsageError
 from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
 from tuning_registry.model.canonical import load_config
-from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.generalizing import Kernels, Saving, generalize_entries
 from tuning_registry.operations.election.tally import PINNED, EntryVotes, Winner, check_packages
 from tuning_registry.operations.election.versions import common_packages, refuse_mixed
 from tuning_registry.operations.election.winners import Election, elect_entries
 from tuning_registry.operations.export_checks import refuse_banned, refuse_regressions
+from tuning_registry.operations.exported import UNKNOWN_DEVICE, Export
 from tuning_registry.operations.overrides import refuse_expired
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.rules.overrides import Overrides
-from tuning_registry.wording import count_of, list_some
-
-UNKNOWN_DEVICE = "unknown device"
+from tuning_registry.wording import list_some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,72 +79,6 @@ class ExportOptions:
             return True
         share = Fraction(entry.choices[0].count, entry.votes)
         return entry.votes >= self.min_votes and share >= Fraction(str(self.min_agreement))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Export(Result):
-    """A table with the facts that a reader should know about it.
-
-    Attributes:
-        data: The bytes of the table file.
-        payload: Its content.
-        entries: Entries written.
-        disagreements: Elected entries for which ranks chose more than one config.
-        ties: Elected entries whose winner was decided by its text alone.
-        dropped: Entries that the thresholds left out.
-        banned_out: Entries left out because every config is banned.
-        with_bans: Elected entries some of whose chosen configs are banned.
-        pinned: Entries that a pin decided.
-        undecided: Entries that the policy's timings could not decide; they have the majority's config.
-        stale: Elected entries with votes that chose from other candidates than the newest recording.
-        saving: The effect of generalizing; None if it was not asked for.
-        devices: Recordings by device, largest share first.
-    """
-
-    data: bytes
-    payload: Mapping[str, Any]
-    entries: int
-    disagreements: int
-    ties: int
-    dropped: int
-    banned_out: int
-    with_bans: int
-    pinned: int
-    undecided: int
-    stale: int
-    saving: Saving | None
-    devices: Mapping[str, int]
-
-    @property
-    def digest(self) -> str:
-        """The digest that the table states and that training logs show."""
-        return str(self.payload["tuning_registry"]["digest"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The facts as JSON holds them; the table itself is `payload`."""
-        counts = (
-            "entries",
-            "disagreements",
-            "ties",
-            "dropped",
-            "banned_out",
-            "with_bans",
-            "pinned",
-            "undecided",
-            "stale",
-        )
-        return {
-            "arch": self.payload["arch"],
-            "digest": self.digest,
-            **{name: getattr(self, name) for name in counts},
-            "saving": None if self.saving is None else asdict(self.saving),
-            "devices": dict(self.devices),
-        }
-
-    def __str__(self) -> str:
-        """One readable line."""
-        arch = printable(self.payload["arch"])
-        return f"table of {arch} with {count_of(self.entries, 'entry')}, digest {self.digest[:16]}"
 
 
 def export_table(store: Store, selection: Selection, options: ExportOptions | None = None) -> Export:

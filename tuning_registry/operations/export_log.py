@@ -15,7 +15,8 @@ from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.names import normal_arch
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection, check_option
-from tuning_registry.operations.export import Export, ExportOptions
+from tuning_registry.operations.export import ExportOptions
+from tuning_registry.operations.exported import Export
 from tuning_registry.wording import count_of
 
 WAIT_S = 2.0  # the table is written already, so the log is not worth a longer wait

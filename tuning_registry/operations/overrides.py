@@ -13,6 +13,7 @@ from tuning_registry.db.writing import Writing
 from tuning_registry.errors import ConflictError, SelectionError, UsageError
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.formats.short_configs import find_config, short_config
+from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.names import ANY_KEY, bare_name, lookup_key
 from tuning_registry.model.selection import check_option
 from tuning_registry.rules.overrides import LIFT, PIN, Override, Overrides, in_force
@@ -22,11 +23,11 @@ _UNSAVED = 0  # the id of an event that the database has not numbered yet
 
 
 def read_overrides(reading: Reading, arch: str | None = None, kernel: str | None = None) -> Overrides:
-    """The overrides in force for an architecture and kernel (a function name matches in any module)."""
+    """The overrides in force for an architecture and kernel (by name, function name or pattern)."""
     return Overrides(
         override
         for override in in_force(reading.rows(queries.overrides.history()))
-        if arch in {None, override.arch} and kernel in {None, override.kernel, bare_name(override.kernel)}
+        if arch in {None, override.arch} and (kernel is None or matches_kernel(kernel, override.kernel))
     )
 
 
@@ -119,6 +120,7 @@ def lift_override(store: Store, number: int, *, reason: str, author: str, now: d
     return old
 
 
+# See docs/decisions.md, D32.
 def refuse_expired(overrides: Overrides, today: str) -> None:
     """Refuse to continue with expired overrides.
 

@@ -134,10 +134,13 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
     (`outliers.spread_of` cites the rule). Winners are decided by votes alone, without pins and bans. Timings
     that only one rank has are left out. Votes and timings are read one entry at a time.
 
+    The `ranks` of the selection choose which ranks are returned. The others are still what they are compared with.
+
     Raises:
         SelectionError: A package filter names a distribution that owns no recorded kernel.
         DatabaseError: The database cannot be read.
     """
+    asked, selection = selection.ranks, replace(selection, ranks=())
     with store.reading() as reading:
         votes = VotesByShape(reading, selection)
         check_packages(votes)
@@ -149,7 +152,8 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
             _add_ratios(votes, entry_ids, wanted, counts)
         facts = reading.rows(queries.recordings.facts(selection))
     ranks = [_rank(row, counts[row["id"]]) for row in facts]
-    return _judge([rank for rank in ranks if rank.votes or rank.timings])
+    fleet = _judge([rank for rank in ranks if rank.votes or rank.timings])
+    return replace(fleet, ranks=[rank for rank in fleet.ranks if rank.rank in asked]) if asked else fleet
 
 
 def _count_votes(

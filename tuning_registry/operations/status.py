@@ -10,7 +10,7 @@ from tuning_registry.db.reading import Reading
 from tuning_registry.db.schema import HEAD, observations, timings
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
-from tuning_registry.model.names import bare_name
+from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.rules.similar_names import similar_names
@@ -36,7 +36,7 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
 def _similar_kernels(reading: Reading, archs: Sequence[str], kernel: str) -> list[str]:
     """Kernels with a similar name; none if the name is recorded as it is."""
     known = sorted({name for arch in archs for name in reading.scalars(queries.entries.kernels(arch))})
-    if any(kernel in {name, bare_name(name)} for name in known):
+    if any(matches_kernel(kernel, name) for name in known):
         return []
     return similar_names(kernel, known)
 

@@ -22,7 +22,7 @@ _DISAGREEMENT: Final = ("arch", "kernel", "key", "config", "votes", "total_votes
 
 def render_winners(entries: Sequence[Winner], style: Format) -> str:
     """Every entry with its elected config and its support."""
-    return render_results(entries, style, _WINNER, _winners_text)
+    return render_results(entries, style, _WINNER, _winners_text, lambda entry: [entry.row()])
 
 
 def _winners_text(entries: Sequence[Winner]) -> str:

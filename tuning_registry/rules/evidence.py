@@ -134,10 +134,12 @@ def _timed_both(winner: ByRank, other: ByRank, ranks: Iterable[int] | None = Non
     return {rank: (w, o) for rank, w, o in found if w and o and w[0] > 0 and o[0] > 0}
 
 
+# See docs/decisions.md, D29.
 def _noise_percent(pairs: Collection[tuple[Times, Times]]) -> float:
     return 100 * statistics.median((max(0.0, w[2] - w[1]) + max(0.0, o[2] - o[1])) / 2 / w[0] for w, o in pairs)
 
 
+# See docs/decisions.md, D30.
 def median_of_medians(times: ByRank) -> float:
     """The median over ranks of a config's median time in ms. A rank on which it failed counts as infinitely slow."""
     medians = sorted(math.inf if found is None else found[0] for found in times.values())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
+from tuning_registry.model.globs import glob_regex, is_glob
 from tuning_registry.model.names import is_positional, lookup_key, positional_key, split_key
 
 NEAREST: Final = 5
@@ -53,6 +55,17 @@ def is_same_key(one: str, other: str) -> bool:
     return lookup_key(one) == lookup_key(other)
 
 
+def matching_keys(asked: str, recorded: Iterable[str]) -> set[str]:
+    """The recorded keys that a key or a pattern means. A key that was recorded is not a pattern."""
+    every = set(recorded)
+    same = {key for key in every if is_same_key(asked, key)}
+    if same or is_positional(asked) or not is_glob(asked):
+        return same
+    matches = re.compile(glob_regex(asked)).search
+    return {key for key in every if matches(key) or matches(lookup_key(key))}
+
+
+# See docs/decisions.md, D35.
 def nearest_keys(asked: str, recorded: Iterable[str], count: int = NEAREST) -> list[NearKey]:
     """The recorded keys that differ in the fewest fields; then those with the closest numbers, then by text."""
     found = [NearKey(key, differences(asked, key)) for key in set(recorded)]

@@ -36,6 +36,7 @@ class Spread:
         return distance > SCALED_MADS * self.scaled_mad and distance >= least
 
 
+# See docs/decisions.md, D34.
 def spread_of(values: Collection[float]) -> Spread | None:
     """The median and scaled MAD of these values; None for fewer than four.
 

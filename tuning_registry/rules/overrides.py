@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.model.canonical import parse_config
+from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import ANY_KEY, lookup_key
 from tuning_registry.model.results import Result
 
@@ -51,7 +51,7 @@ class Override(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The override as JSON holds it, its config as an object."""
-        return {**asdict(self), "config": parse_config(self.config)}
+        return {**asdict(self), "config": load_config(self.config)}
 
     def __str__(self) -> str:
         """One readable line."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
-from tuning_registry.model.canonical import parse_config
+from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import is_positional, lookup_key, positional_key
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.rules.overrides import Override
@@ -59,8 +59,8 @@ class EntryChange(Result):
             "kernel": self.kernel,
             "key": self.key,
             "change": self.change,
-            "old_config": None if self.old is None else parse_config(self.old),
-            "new_config": None if self.new is None else parse_config(self.new),
+            "old_config": None if self.old is None else load_config(self.old),
+            "new_config": None if self.new is None else load_config(self.new),
             "inherited": self.is_inherited,
             "old_votes": self.old_votes,
             "new_votes": self.new_votes,
@@ -111,8 +111,8 @@ def diff_tables(old: TunedTable, new: TunedTable, places: Iterable[tuple[str, st
 def _change(old: TunedTable, new: TunedTable, kernel: str, old_key: str | None, new_key: str | None) -> EntryChange:
     """The change of an entry that at least one of the tables has, under its key there."""
     key = str(old_key if new_key is None else new_key)
-    before = old.text_for(kernel, key) if old_key is None else old.texts[kernel][old_key]
-    after = new.text_for(kernel, key) if new_key is None else new.texts[kernel][new_key]
+    before = old.text_for(kernel, key if old_key is None else old_key)
+    after = new.text_for(kernel, key if new_key is None else new_key)
     return EntryChange(
         kernel=kernel,
         key=key,

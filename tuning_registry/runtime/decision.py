@@ -7,6 +7,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.loader import installed_triton
+from tuning_registry.formats.matching import value_text
+from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import live_config_text, text_digest
 from tuning_registry.runtime.policy import AutotunePolicy
@@ -18,7 +20,9 @@ PRUNED_AWAY: Final = "pruned away"
 UNSUPPORTED_KEY: Final = "unsupported key"
 FAULT: Final = "fault"  # in this package, before the table could be asked
 # Reasons that are not a miss if only one candidate is left: there is nothing to look up.
-_NO_ENTRY: Final = frozenset({"no table", "no kernel", "no key", "ambiguous name", UNSUPPORTED_KEY})
+_NO_ENTRY: Final = frozenset({"no table", "no kernel", "no key", UNSUPPORTED_KEY})
+BANNED: Final = "banned"
+FAILED: Final = "does not run"  # the config that decided raised an error before the kernel ran
 
 
 class Decision(NamedTuple, Generic[C]):
@@ -38,11 +42,13 @@ class Decision(NamedTuple, Generic[C]):
 
 
 def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[C], table: TunedTable,
-           policy: AutotunePolicy, rank: int = 0) -> Decision[C]:  # fmt: skip
+           policy: AutotunePolicy, rank: int = 0, *, other_spellings: Sequence[str] = (),
+           failed: Sequence[C] = ()) -> Decision[C]:  # fmt: skip
     """Decide which candidate to launch.
 
     The table entry decides. Without one, the policy's block sizes decide, then the static estimate, or the
-    launch is refused (`on_miss="error"`). A candidate that the kernel's pruning dropped is never launched.
+    launch is refused (`on_miss="error"`). A candidate that the kernel's pruning dropped, or that the table bans for
+    this kernel and key, is never launched. The answer depends on the arguments only.
 
     Args:
         kernel: Qualified kernel name.
@@ -52,18 +58,26 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
         table: The table of the architecture; may be empty.
         policy: Supplies block sizes, invariant kernels, `on_miss` and chaos.
         rank: Used for chaos only: ranks of different parity get different candidates.
+        other_spellings: Keys that other tools write for the same call.
+        failed: Candidates that were decided on earlier and did not run; the next choice of the same rule is made.
 
     Raises:
-        LaunchError: There is no entry, no block sizes apply, and `on_miss` is `error`; `miss` gives the reason.
+        LaunchError: There is no entry, no block sizes apply, and `on_miss` is `error`; or every candidate is banned.
+            `miss` gives the reason.
     """
+    allowed = allowed_candidates(kernel, key, pruned, table)
+    if not allowed:
+        raise LaunchError(all_banned(kernel, key, table), BANNED)
+    left = [candidate for candidate in allowed if not any(candidate is other for other in failed)]
     if policy.chaos and len(pruned) > 1:
-        return Decision(_chaotic(kernel, key, pruned, rank), "chaos")
-    candidate, miss, entry = _from_table(kernel, key, configs, pruned, table)
-    if candidate is not None:
+        return Decision(_chaotic(kernel, key, left, rank), "chaos")
+    candidate, miss, entry = _from_table(kernel, key, configs, pruned, table, other_spellings)
+    if candidate is not None and any(candidate is other for other in left):
         return Decision(candidate, "table", entry=entry)
+    miss = miss or FAILED
     if len(pruned) == 1 and miss in _NO_ENTRY:
-        return Decision(pruned[0], "single")
-    ordered = _in_declaration_order(configs, pruned)
+        return Decision(left[0], "single")
+    ordered = _in_declaration_order(configs, left)
     stated = _stated(ordered, policy.block_sizes_of(kernel))
     if stated:
         return Decision(min(stated, key=static_estimate), "block_sizes", miss)
@@ -74,7 +88,25 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
             f"no config to pin for {kernel}, key {key or '(none)'}, on {table.arch}: {miss} ({describe_table(table)}). "
             "Record this key and export it, set block_sizes, or set on_miss to min_cost.", miss,
         )  # fmt: skip
-    return Decision(cheapest(configs, pruned), "min_cost", miss)
+    return Decision(cheapest(configs, left), "min_cost", miss)
+
+
+def allowed_candidates(kernel: str, key: str | None, candidates: Sequence[C], table: TunedTable) -> list[C]:
+    """The candidates that the table does not ban for a kernel and key."""
+    if not table.bans.may_touch(kernel):
+        return list(candidates)
+    banned = table.bans.at(kernel, key)
+    texts = ((candidate, live_config_text(candidate)) for candidate in candidates)
+    return [candidate for candidate, text in texts if text is None or value_text(text) not in banned]
+
+
+def all_banned(kernel: str, key: str | None, table: TunedTable) -> str:
+    """Why nothing can be launched, naming kernel, key and bans."""
+    banned = "; ".join(short_config(text) for text in sorted(table.bans.at(kernel, key)))
+    return (
+        f"the table bans every candidate of {kernel} for key {key or '(none)'}, on {table.arch}, so nothing was launched "
+        f"({describe_table(table)}). Banned: {banned}. Lift a ban with `registry lift` and export again, or pin a config."
+    )
 
 
 def cheapest(configs: Sequence[C], pruned: Sequence[C]) -> C:
@@ -100,22 +132,22 @@ def static_estimate(candidate: Any) -> tuple[int, int]:
     """A rough measure of the on-chip memory that a candidate needs: `(product of BLOCK* x num_stages, num_warps)`.
 
     The product of the integer kwargs whose name begins with BLOCK, times `num_stages`; then `num_warps`.
-    On a tie, `min` keeps the candidate that is declared first.
+    An option that is None (left to Triton) or 0 counts as 1. On a tie, `min` keeps the candidate that is declared first.
     """
-    product = candidate.num_stages
+    product = candidate.num_stages or 1
     for name, value in candidate.kwargs.items():
         if name.startswith("BLOCK") and type(value) is int:
             product *= value
-    return product, candidate.num_warps
+    return product, candidate.num_warps or 1
 
 
-def _from_table(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[C],
-                table: TunedTable) -> tuple[C | None, str, tuple[str, str]]:  # fmt: skip
+def _from_table(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[C], table: TunedTable,
+                other_spellings: Sequence[str]) -> tuple[C | None, str, tuple[str, str]]:  # fmt: skip
     if key is None:
         return None, UNSUPPORTED_KEY, ("", "")
-    match = table.find(kernel, key, pruned)
+    match = table.find(kernel, key, pruned, other_spellings)
     if match.candidate is None and match.reason == "not a candidate" and len(pruned) < len(configs):
-        dropped = table.find(kernel, key, configs).reason != "not a candidate"
+        dropped = table.find(kernel, key, configs, other_spellings).reason != "not a candidate"
         return None, PRUNED_AWAY if dropped else match.reason, ("", "")
     return match.candidate, match.reason, (match.kernel, match.key)
 

@@ -184,6 +184,17 @@ def check_arch(value: object) -> str | None:
     return arch
 
 
+def check_digest(value: object) -> str | None:
+    """The hexadecimal digits of a selection digest, at least the 12 that logs show; or None."""
+    text = check_optional_text(value)
+    if text is None:
+        return None
+    digest = text.strip().removesuffix("...").lower()
+    if not re.fullmatch(r"[0-9a-f]{12,64}", digest):
+        raise FormatError(f"expected 12 to 64 hexadecimal digits of a digest, found {text!r}")
+    return digest
+
+
 def parse_flag(text: str) -> bool:
     """`1`, `true`, `yes`, `on`, or their opposites."""
     if text.lower() not in _TRUE | _FALSE:

@@ -15,6 +15,7 @@ from tuning_registry.runtime.fields import (
     StrPath,
     check_arch,
     check_block_sizes,
+    check_digest,
     check_flag,
     check_names,
     check_optional_text,
@@ -71,6 +72,14 @@ class AutotunePolicy:
             check_table_path, parse=parse_paths, metavar=f"PATH[{os.pathsep}PATH...]", separator=os.pathsep,
         ),
     )  # fmt: skip
+    expect_digest: str | None = field(
+        default=None,
+        metadata=declare(
+            "Selection digest of the table to pin from, or its first 12 or more digits. Mode pinned refuses any other "
+            "table.",
+            check_digest, metavar="DIGEST",
+        ),
+    )  # fmt: skip
     record_path: StrPath | None = field(
         default=None,
         metadata=declare(
@@ -122,6 +131,14 @@ class AutotunePolicy:
         default=False,
         metadata=declare(
             "Log each autotuner when it is first launched, and a coverage report at exit.",
+            check_flag, parse=parse_flag,
+        ),
+    )  # fmt: skip
+    check_launches: bool = field(
+        default=False,
+        metadata=declare(
+            "For debugging: run the kernel's pruning at every pinned launch, and warn if two launches of a key would get "
+            "different configs because pruning depends on an argument outside the key. Slow.",
             check_flag, parse=parse_flag,
         ),
     )  # fmt: skip

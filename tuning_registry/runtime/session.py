@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tuning_registry.errors import FormatError, LaunchError
+from tuning_registry.errors import FormatError
 from tuning_registry.model.canonical import live_config_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
-from tuning_registry.runtime.decision import FAULT, UNSUPPORTED_KEY, Decision, cheapest, decide, describe_table
+from tuning_registry.runtime.decision import FAILED, UNSUPPORTED_KEY, Decision, describe_table
 from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
 from tuning_registry.runtime.job.devices import UNKNOWN, Device, Devices
-from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.misses import Miss, MissLog
+from tuning_registry.runtime.pinning import Pinning
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.runtime.summary import log_end
 from tuning_registry.runtime.tables import TableSource
@@ -44,6 +44,8 @@ class Session:
         self.devices = Devices(policy.arch, current_target)
         self.tables = TableSource(policy)
         self.misses = MissLog(policy, lambda arch: describe_table(self.tables.table(arch)))
+        self.bare_names: dict[str, dict[str, bool]] = {}  # kernels served by each name without a module
+        self._pinning = Pinning(self)
         self._process = os.getpid()
         self._is_closed = False
 
@@ -71,45 +73,17 @@ class Session:
             self.coverage.reach(call.kernel, coverage.OUT_OF_SCOPE, len(call.autotuner.configs))
         return False
 
-    def pin(self, call: Call, pruned: list[Any], kept: dict[Any, Any]) -> tuple[Any, bool]:
-        """Decide the candidate of a launch, and note the choice or the miss.
+    def pin(self, call: Call, pruned: list[Any], kept: dict[Any, Any]) -> watch.Launch:
+        """Decide a launch of a key that has no pin yet (`Pinning.pin`)."""
+        return self._pinning.pin(call, pruned, kept)
 
-        Raises:
-            LaunchError: The table has no entry and the policy refuses the launch.
-        """
-        count = len(call.autotuner.configs)
-        if count == 1:
-            return pruned[0], True
-        arch, key = self.devices.current().arch, self.key(call)
-        try:
-            decision = self._decide(call, arch, key, pruned, kept)
-        except LaunchError as error:
-            miss = Miss(arch, call.kernel, key or "", error.miss, "error")
-            guarded("noting a kernel", self.coverage.reach, call.kernel, coverage.REFUSED, count)
-            guarded("noting a miss", self._note_miss, call.autotuner, miss, None)
-            raise
-        guarded("noting a choice", self._note_decision, call, arch, key, decision)
-        # A tensor as a key value equals only itself: a pin for it would keep the tensor alive and never be found.
-        return decision.candidate, key is not None or not call.has_tensor_key
+    def pin_after_fault(self, call: Call, pruned: list[Any]) -> watch.Launch:
+        """Decide the launch after a fault in `pin` (`Pinning.pin_after_fault`)."""
+        return self._pinning.pin_after_fault(call, pruned)
 
-    def pin_after_fault(self, call: Call, pruned: list[Any]) -> tuple[Any, bool]:
-        """Launch the cheapest candidate after a fault in `pin`, and note it as a miss.
-
-        Raises:
-            LaunchError: The policy refuses launches that the table does not decide.
-        """
-        kernel = guarded("naming a kernel", lambda: call.kernel) or "(a kernel without a name)"
-        if self.policy.on_miss == "error" and not self.policy.is_invariant(kernel):
-            miss = Miss("", kernel, "", FAULT, "error")
-            guarded("noting a miss", self._note_miss, call.autotuner, miss, None)
-            raise LaunchError(
-                f"{kernel} could not be pinned because of a fault in tuning_registry itself; the log describes the fault. "
-                "To launch it anyway, set on_miss to min_cost.", FAULT,
-            )  # fmt: skip
-        candidate = guarded("estimating costs", cheapest, call.autotuner.configs, pruned)
-        candidate = pruned[0] if candidate is None else candidate
-        guarded("noting a choice", self._note_fault, call, candidate)
-        return candidate, guarded("reading a call", lambda: call.has_tensor_key) is False
+    def allowed(self, call: Call, pruned: Any) -> Any:
+        """What the table's bans leave of the candidates that Triton is about to time (`Pinning.allowed`)."""
+        return self._pinning.allowed(call, pruned)
 
     def key(self, call: Call) -> str | None:
         """The shape key of a call; None if it has none, or if its kernel is out of scope."""
@@ -148,7 +122,7 @@ class Session:
         if self.policy.mode == "record" and key is not None:
             recorder = self._recorder_for(tuning.autotuner, device)
             if recorder is not None:
-                self._warn_if_unknown(device.arch)
+                self.warn_if_unknown(device.arch)
                 recorder.keep((device.arch, kernel, key), tuning)
 
     def report(self, adapter: Adapter | None) -> CoverageReport:
@@ -157,24 +131,6 @@ class Session:
         if adapter is not None:
             gaps += guarded("looking for uncovered autotuners", adapter.unseen) or []
         return CoverageReport(self.coverage.reached(), tuple(gaps), self.misses.all(), fault_counts())
-
-    def _decide(self, call: Call, arch: str, key: str | None, pruned: list[Any],
-                kept: dict[Any, Any]) -> Decision[Any]:  # fmt: skip
-        """The decision for an autotuner, architecture and key; kept, so that every form of a call gets the same one."""
-        decision: Decision[Any] | None = kept.get((arch, key))
-        if key is not None and decision is not None and _is_among(decision.candidate, pruned):
-            return decision
-        rank = current_place().rank if self.policy.chaos else 0
-        self._warn_if_unknown(arch)
-        table = self.tables.table(arch)
-        decision = decide(call.kernel, key, call.autotuner.configs, pruned, table, self.policy, rank)
-        if key is None:
-            return decision
-        # If threads decide at the same time, the first decision counts, unless pruning left each its own candidates.
-        first: Decision[Any] = kept.setdefault((arch, key), decision)
-        if not _is_among(first.candidate, pruned):
-            first = kept[arch, key] = decision
-        return first
 
     def _note(self, arch: str, kernel: str, key: str | None, candidate: Any, source: str) -> None:
         text = live_config_text(candidate)
@@ -185,30 +141,44 @@ class Session:
         treatment = coverage.INVARIANT if self.policy.is_invariant(tuning.kernel) else coverage.TIMED
         self.coverage.reach(tuning.kernel, treatment, len(tuning.autotuner.configs))
 
-    def _note_decision(self, call: Call, arch: str, key: str | None, decision: Decision[Any]) -> None:
-        autotuner, kernel, candidate = call.autotuner, call.kernel, decision.candidate
-        recorder = self._recorder_for(autotuner, self.devices.current())
+    def note_decision(self, call: Call, arch: str, key: str | None, decision: Decision[Any]) -> bool:
+        """Note what is about to be launched; whether it is a miss that is new."""
+        count = len(call.autotuner.configs)
+        recorder = self._recorder_for(call.autotuner, self.devices.current())
+        if count == 1:
+            return False
         if recorder is not None:
             recorder.attend()
-        treatment = coverage.PINNED if candidate is not None else coverage.INVARIANT
-        self.coverage.reach(kernel, treatment, len(autotuner.configs))
-        if decision.miss:
-            self._note_miss(autotuner, Miss(arch, kernel, key or "", decision.miss, decision.source), candidate)
+        treatment = coverage.PINNED if decision.candidate is not None else coverage.INVARIANT
+        self.coverage.reach(call.kernel, treatment, count)
+        return bool(decision.miss) and self.misses.note(_miss_of(call, arch, key, decision))
+
+    def note_launch(self, call: Call, arch: str, key: str | None, decision: Decision[Any], *, is_news: bool) -> None:
+        """Note the choice of a launch that has succeeded, and record a miss if it `is_news`."""
+        candidate = decision.candidate
+        if is_news:
+            self._record_miss(call.autotuner, _miss_of(call, arch, key, decision), candidate)
         if candidate is not None:
-            self._note(arch, kernel, key, candidate, decision.source)
+            self._note(arch, call.kernel, key, candidate, decision.source)
+            recorder = self._recorder_for(call.autotuner, self.devices.current())
             if decision.source == "chaos" and key is not None and recorder is not None:
-                recorder.observe((arch, kernel, key), live_config_text(candidate), "chaos")
+                recorder.observe((arch, call.kernel, key), live_config_text(candidate), "chaos")
 
-    def _note_fault(self, call: Call, candidate: Any) -> None:
-        key = guarded("naming a key", self.key, call)
-        self._note_decision(call, self.devices.current().arch, key, Decision(candidate, "min_cost", FAULT))
+    def note_failure(self, call: Call, arch: str, key: str | None, candidate: Any) -> None:
+        """Record that the config of an entry does not run."""
+        recorder = self._recorder_for(call.autotuner, self.devices.current())
+        if recorder is not None and key is not None:
+            recorder.miss((arch, call.kernel, key), live_config_text(candidate), FAILED)
 
-    def _note_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
+    def note_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
+        """Note and record a miss."""
+        if self.misses.note(miss):
+            self._record_miss(autotuner, miss, candidate)
+
+    def _record_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
         key = miss.key or (_NO_TEXT if miss.reason == UNSUPPORTED_KEY else "")
-        if not self.misses.note(miss) or not key:
-            return
         recorder = self._recorder_for(autotuner, self.devices.current())
-        if recorder is not None:
+        if recorder is not None and key:
             config = None if candidate is None else live_config_text(candidate)
             recorder.miss((miss.arch, miss.kernel, key), config, miss.reason)
 
@@ -224,11 +194,12 @@ class Session:
         recorder.device = device
         return recorder
 
-    def _warn_if_unknown(self, arch: str) -> None:
+    def warn_if_unknown(self, arch: str) -> None:
+        """Warn once if the architecture is not known."""
         if arch == UNKNOWN:
             warn_once("unknown arch", "no GPU was found, so the architecture is recorded and looked up as `unknown`; to set "
                       "it, use the policy's arch (--arch or TUNING_REGISTRY_ARCH)")  # fmt: skip
 
 
-def _is_among(candidate: Any, pruned: list[Any]) -> bool:
-    return candidate is None or any(candidate is other for other in pruned)
+def _miss_of(call: Call, arch: str, key: str | None, decision: Decision[Any]) -> Miss:
+    return Miss(arch, call.kernel, key or "", decision.miss, decision.source)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
-from tuning_registry.errors import PolicyError, RegistryError
+from tuning_registry.errors import LaunchError, PolicyError, RegistryError
 from tuning_registry.formats.loader import load
 from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.locations import TABLE_PATH_VARIABLE
+from tuning_registry.log import warn
 from tuning_registry.runtime.decision import describe_table, table_size
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.job.announce import announce
 from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.runtime.triton.adapter import live_kernels
 from tuning_registry.runtime.weak_map import WeakIdentityMap
 
 _DIGITS: Final = 12  # of a digest, enough to compare ranks by eye
@@ -21,65 +23,137 @@ _DIGITS: Final = 12  # of a digest, enough to compare ranks by eye
 class TableSource:
     """The tables of one policy.
 
+    A table on a stated path never gives way to another one: a path that does not exist, a file that is not a table,
+    and a file for another architecture than its name are errors. Only a folder without a table of the architecture
+    lets the search go on. Paths are stated by the policy and by `TUNING_REGISTRY_TABLE_PATH`.
+
     Args:
         policy: Its table paths are made absolute here, since a script may change its folder before the first launch.
     """
 
     def __init__(self, policy: AutotunePolicy) -> None:
         self._policy = policy
-        stated = policy.table_path if isinstance(policy.table_path, tuple) else (policy.table_path,)
-        self.paths: list[Path] = [Path(path).expanduser().absolute() for path in stated]
-        self._files: dict[Path, TunedTable] = {}  # read by `check`
+        given = policy.table_path if isinstance(policy.table_path, tuple) else (policy.table_path,)
+        variable = [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
+        paths = (Path(path).expanduser().absolute() for path in (*given, *variable))
+        self.paths: list[Path] = list(dict.fromkeys(paths))
+        self._files: dict[Path, TunedTable] = {}  # read by path
         self._tables: dict[str, TunedTable] = {}
+        self._errors: dict[str, str] = {}
         self._digests: WeakIdentityMap[str] = WeakIdentityMap()
+        self._is_checked = False  # what is found later is not in the line at the start
 
     def check(self) -> None:
-        """Read the table files that the policy names, and reject paths that cannot serve any launch.
+        """Read the tables that the policy names, and reject paths that cannot be used.
 
-        A folder may hold tables of several architectures. Which one is needed depends on the device, so it is
-        read at the first launch.
+        If the policy does not state the architecture, a folder is read at the first launch: which of its tables is
+        needed depends on the device.
 
         Raises:
-            PolicyError: No path exists, a file is not a table, or no table is for the policy's architecture.
+            PolicyError: A path does not exist, a file is not a table, a table does not have the expected digest, or no
+                file is for the policy's architecture.
         """
-        if self.paths and not any(path.exists() for path in self.paths):
-            raise PolicyError(f"no table path exists: {', '.join(map(str, self.paths))}")
-        for path in self.paths:
-            if path.exists() and not path.is_dir() and not path.is_file():
-                raise PolicyError(f"table path: {path} is neither a folder nor a file")
-            if path.is_file():
-                try:
-                    self._files[path] = read_table(path)
-                except RegistryError as error:
-                    raise PolicyError(f"table path: {error}") from error
-        wanted, archs = self._policy.arch, {path: table.arch for path, table in self._files.items()}
-        if wanted is not None and self.paths and wanted not in archs.values() and len(archs) == len(self.paths):
-            found = ", ".join(f"{path} is for {arch}" for path, arch in archs.items())
-            raise PolicyError(f"table path: {found}, but the policy's arch is {wanted}")
+        try:
+            for path in self.paths:
+                if not path.exists():
+                    raise PolicyError(f"table path: {path} does not exist")
+                if path.is_file():
+                    self._read(path)
+                elif not path.is_dir():
+                    raise PolicyError(f"table path: {path} is neither a folder nor a file")
+            if self._policy.arch is not None:
+                self._find(self._policy.arch)
+            elif self._policy.expect_digest and len(self._files) == len(self.paths) == 1:
+                self._check_digest(next(iter(self._files.values())))
+        except PolicyError:
+            raise
+        except RegistryError as error:
+            raise PolicyError(f"table path: {error}") from error
+        self._is_checked = True
 
     def table(self, arch: str) -> TunedTable:
-        """The table of an architecture, found on the search path when it is first asked for; may be empty."""
+        """The table of an architecture, found on the search path when it is first asked for; may be empty.
+
+        Raises:
+            LaunchError: A stated path cannot be used, or the table does not have the expected digest.
+        """
         table = self._tables.get(arch)
         if table is None:
-            table = load(arch, self.paths, read=self._read)
-            if table.has_bare_names:
-                # If two kernels share a bare name, it is a miss for both, whichever of them is launched first.
-                live = guarded("looking for kernels of the same name", live_kernels) or set()
-                table.declare(filter(self._policy.in_scope, live))
-            # Threads may load it at the same time; all use the first one that is stored.
-            mine, table = table, self._tables.setdefault(arch, table)
-            if table is mine:
-                guarded("describing the table", self._announce, table)
+            message = self._errors.get(arch)
+            if message is None:
+                try:
+                    return self._find(arch)
+                except RegistryError as error:
+                    message = self._errors[arch] = f"no kernel can be pinned on {arch}: {error}"
+            raise LaunchError(message, "no table")
         return table
+
+    def _find(self, arch: str) -> TunedTable:
+        """Find, check and announce the table of an architecture."""
+        file = self._stated_file(arch)
+        table = load(arch, self.paths if file is None else [file], read=self._read)
+        self._check_digest(table)
+        # Threads may load it at the same time; all use the first one that is stored.
+        mine, table = table, self._tables.setdefault(arch, table)
+        if table is mine:
+            guarded("describing the table", self._announce, table)
+        return table
+
+    def _stated_file(self, arch: str) -> Path | None:
+        """The file on the stated paths that holds the table of an architecture; None if only folders lack it.
+
+        Raises:
+            RegistryError: A file cannot be read, or every stated path is a file for another architecture.
+        """
+        others: dict[Path, str] = {}
+        for path in self.paths:
+            is_folder = path.is_dir()
+            file = path / f"{arch}.json" if is_folder else path
+            if is_folder and not os.path.lexists(file):
+                continue
+            table = self._read(file)
+            if table.arch == arch:
+                return file
+            if is_folder:
+                raise PolicyError(f"{file} is for {table.arch}, not {arch}")
+            others[path] = table.arch
+        if self.paths and len(others) == len(self.paths):
+            found = ", ".join(f"{path} is for {other}" for path, other in others.items())
+            raise PolicyError(f"table path: {found}, but the architecture is {arch}")
+        return None
+
+    def _check_digest(self, table: TunedTable) -> None:
+        """Refuse a table that does not have the expected digest.
+
+        Raises:
+            PolicyError: It has another one, or there is no table.
+        """
+        expected = self._policy.expect_digest
+        if expected is None or ("file" in table.provenance and self._digest(table).startswith(expected)):
+            return
+        found = f"has the selection digest {self._digest(table)}" if table else "is missing"
+        file = table.provenance.get("file", f"the table for {table.arch}")
+        raise PolicyError(f"{file} {found}, but expect_digest is {expected}")
 
     def __str__(self) -> str:
         """Where tables come from, for the line that a job logs at its start."""
+        found = None if self._policy.arch is None else self._tables.get(self._policy.arch)
+        if found is not None:
+            return f"{found.provenance['file']}: {self._describe(found)}" if "file" in found.provenance else "no table"
         if not self.paths:
             return "the user's tables or the packaged tables (read at the first launch)"
         return ", ".join(
             f"{path}: {self._describe(self._files[path])}" if path in self._files
             else f"{path} (read at the first launch)" for path in self.paths
         )  # fmt: skip
+
+    def loaded(self) -> list[tuple[str, str, str, str]]:
+        """Arch, file, digest and selection digest of the tables that launches were looked up in."""
+        return [
+            (arch, table.provenance["file"], table.digest, self._digest(table))
+            for arch, table in sorted(self._tables.copy().items())
+            if "file" in table.provenance
+        ]
 
     def used(self) -> str:
         """The table files that launches were looked up in, with their digests; empty if there are none."""
@@ -91,21 +165,25 @@ class TableSource:
 
     def _read(self, path: Path) -> TunedTable:
         table = self._files.get(path)
-        return read_table(path) if table is None else table
+        if table is None:
+            table = self._files.setdefault(path, read_table(path))
+            table.provenance["file"] = str(path)
+        return table
 
     def _announce(self, table: TunedTable) -> None:
         if "file" not in table.provenance:
-            announce("%s", describe_table(table))
-        elif Path(table.provenance["file"]) not in self._files:  # else the line at the start described it
+            warn("%s: every pinned kernel launches its fallback. Searched: %s", describe_table(table),
+                 ", ".join([*map(str, self.paths), "the user's tables", "the packaged tables"]))  # fmt: skip
+        elif self._is_checked and Path(table.provenance["file"]) not in self.paths:  # else the start line described it
             announce("pinning from %s: %s", table.provenance["file"], self._describe(table))
 
     def _describe(self, table: TunedTable) -> str:
         return f"{table_size(table)}, digest {self._digest(table)[:_DIGITS]}..."
 
     def _digest(self, table: TunedTable) -> str:
-        """The table's digest; making it writes out the whole table, so it is kept."""
+        """The table's selection digest; making it writes out the whole table, so it is kept."""
         digest = self._digests.get(table)
         if digest is None:
-            digest = table.digest
+            digest = table.selection_digest
             self._digests.put(table, digest)
         return digest

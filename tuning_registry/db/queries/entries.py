@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db.schema import configs, entries, observations, timings, votes
+from tuning_registry.model.globs import is_glob, kernel_regex
 from tuning_registry.model.selection import Selection
 
 
@@ -22,11 +23,13 @@ def entries_chosen(selection: Selection) -> sa.Select[Any] | None:
 
 
 def _kernel_is(kernel: str) -> sa.ColumnElement[bool]:
-    """Exact comparison; a bare name also matches the function of that name in any module.
+    """Exact comparison; a bare name also matches the function of that name in any module, and a pattern matches either.
 
     Not LIKE: kernel names are full of `_`, its wildcard, and SQLite's LIKE ignores case.
     """
     exact = entries.c.kernel == kernel
+    if is_glob(kernel):
+        return exact | entries.c.kernel.regexp_match(kernel_regex(kernel))
     if "." in kernel:
         return exact
     suffix = "." + kernel

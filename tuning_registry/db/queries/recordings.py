@@ -24,6 +24,8 @@ def counting_recordings(selection: Selection) -> sa.Select[Any]:
     )
     if selection.runs:
         query = query.where(recorded_runs.c.name.in_(selection.runs))
+    if selection.ranks:
+        query = query.where(recordings.c.rank.in_(selection.ranks))
     if selection.source is not None:
         query = query.where(recordings.c.source == selection.source)
     if selection.triton is not None:

@@ -141,6 +141,27 @@ def _by_environment(
     return query if chosen is None else query.where(table.c.entry_id.in_(chosen))
 
 
+def voters_by_kernel(selection: Selection) -> sa.Select[Any]:
+    """How many counting recordings have a vote on each kernel? Columns: arch, kernel, ranks."""
+    counting = counting_recordings(selection).subquery("counting")
+    voters = (
+        sa.select(entries.c.arch, entries.c.kernel, votes.c.recording_id)
+        .select_from(
+            votes.join(counting, counting.c.id == votes.c.recording_id).join(entries, entries.c.id == votes.c.entry_id)
+        )
+        .distinct()
+    )
+    if selection.packages:
+        owner = environment_modules
+        owned = (owner.c.environment_id == counting.c.environment_id) & (owner.c.module == entries.c.module)
+        voters = voters.outerjoin(owner, owned).where(*of_packages(selection))
+    chosen = entries_chosen(selection)
+    found = (voters if chosen is None else voters.where(votes.c.entry_id.in_(chosen))).subquery("voters")
+    return sa.select(found.c.arch, found.c.kernel, sa.func.count().label("ranks")).group_by(
+        found.c.arch, found.c.kernel
+    )
+
+
 def who_voted(entry_ids: Iterable[int]) -> sa.Select[Any]:
     """Which recordings chose which config of these entries, whether they count or not?
 

@@ -10,7 +10,7 @@ from tuning_registry.db import queries
 from tuning_registry.db.reading import Row
 from tuning_registry.errors import SelectionError, printable
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.model.canonical import parse_config
+from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import MISSING
@@ -48,7 +48,7 @@ class ConfigVotes:
     def to_dict(self) -> dict[str, Any]:
         """The config with its votes as JSON holds it."""
         return {
-            "config": parse_config(self.config),
+            "config": load_config(self.config),
             "votes": self.count,
             "ranks": self.ranks,
             "runs": {run: list(ranks) for run, ranks in (self.voters or {}).items()},
@@ -131,11 +131,11 @@ class Winner(EntryVotes):
         """Canonical text of the config that the entry gets."""
         return self.choices[0].config
 
-    def to_dict(self) -> dict[str, Any]:
-        """The winner as JSON holds it."""
+    def row(self) -> dict[str, Any]:
+        """The winner as a flat row, its config as canonical text."""
         return {
             **self.head(),
-            "config": parse_config(self.config),
+            "config": self.config,
             "votes": self.choices[0].count,
             "total_votes": self.votes,
             "tie": self.is_tie,
@@ -144,6 +144,10 @@ class Winner(EntryVotes):
             "stale_recordings": self.stale,
             **self.versions(),
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The winner as JSON holds it."""
+        return {**self.row(), "config": load_config(self.config)}
 
     def __str__(self) -> str:
         """One readable line."""

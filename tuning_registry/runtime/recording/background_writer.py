@@ -21,6 +21,7 @@ _IDLE_S: Final = 1.0
 THREAD_NAME: Final = "tuning_registry recording"
 
 
+# See docs/decisions.md, D40.
 class BackgroundWriter:
     """Calls `write` from a background thread after changes: at once, then at most once per interval.
 

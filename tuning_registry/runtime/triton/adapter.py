@@ -14,12 +14,20 @@ from tuning_registry.errors import LaunchError, PolicyError
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.job.devices import loaded_torch
 from tuning_registry.runtime.triton import coverage
-from tuning_registry.runtime.triton.fastpath import ATTRIBUTE, LEFT_TO_TRITON, UNSEEN, Pin, Pins, make_run, remember
+from tuning_registry.runtime.triton.fastpath import (
+    ATTRIBUTE,
+    LEFT_TO_TRITON,
+    UNSEEN,
+    Pins,
+    make_run,
+    remember,
+    run_hook,
+)
 from tuning_registry.runtime.triton.keys import Call, kernel_name
 from tuning_registry.runtime.triton.listener import ListenerSlot, has_listener, tells_listener
 from tuning_registry.runtime.triton.patches import Patches
 from tuning_registry.runtime.triton.pruning import PROBE, ask_pruning
-from tuning_registry.runtime.triton.watch import SINGLE, Handler, Watch
+from tuning_registry.runtime.triton.watch import SINGLE, Handler, Launch, Watch
 from tuning_registry.runtime.weak_map import WeakIdentityMap
 
 _numbers: Final = itertools.count()
@@ -45,6 +53,7 @@ class Adapter:
         self.patches = Patches(self._class)
         self.attribute = f"{ATTRIBUTE}{next(_numbers)}"
         self._watch = Watch(handler)
+        self._gives_way = _errors_before_launch()
         knobs = _autotuning_knobs()
         self._slot = ListenerSlot(knobs, self._module, self._hear) if has_listener(knobs) else None
         self._marked: WeakIdentityMap[bool] = WeakIdentityMap()  # autotuners with our attribute
@@ -60,7 +69,7 @@ class Adapter:
         if self._pins:
             # The class has a default, so that the `__getattr__` of a subclass is never asked for our attribute.
             setattr(self._class, self.attribute, UNSEEN)
-            self.patches.put_in("run", lambda original: make_run(original, self.decide, self.attribute), before)
+            self.patches.put_in("run", lambda original: make_run(original, self.begin, self.attribute), before)
         self.patches.put_in("prune_configs", self._make_prune, before)
         self.patches.put_in("_bench", self._make_bench, before)
         if hasattr(self._class, "check_disk_cache"):
@@ -90,27 +99,51 @@ class Adapter:
         """Live autotuners whose choices were not seen, and why (`coverage.unseen_kernels`)."""
         return coverage.unseen_kernels(self._class, self._met.get)
 
-    def decide(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pin:
-        """The pin of a key that is launched for the first time; if threads decide it at once, the first to store it wins."""
+    def begin(self, original: Any, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The first launch of a key: decide it, launch, and store the pin once the launch has succeeded."""
         if not self._attached or not self._pins:
             successor = self._successor
             if successor is None or vars(autotuner).get(successor.attribute, successor) is None:
-                return LEFT_TO_TRITON
-            return successor.decide(autotuner, args, kwargs)
-        self._met.put(autotuner, frozenset())
+                return original(autotuner, *args, **kwargs)
+            return successor.begin(original, autotuner, args, kwargs)
         call = Call(autotuner, args, kwargs)
+        launch = self._decide(call)
+        while launch is not None and launch.candidate is not None:
+            try:
+                result = _launch(call, launch.candidate)
+            except self._gives_way as error:
+                instead = guarded("choosing another candidate", launch.give_way, error)
+                if instead is None:
+                    raise
+                launch = instead
+            else:
+                guarded("noting a launch", launch.succeeded)
+                self._remember(call, launch)
+                return result
+        if launch is not None:
+            self._remember(call, launch)
+        return original(autotuner, *args, **kwargs)
+
+    def _decide(self, call: Call) -> Launch | None:
+        """What to launch; None leaves the launch to Triton."""
+        autotuner = call.autotuner
+        self._met.put(autotuner, frozenset())
         if guarded("looking at a kernel", self._handler.is_pinned, call) is False:
             self._mark(autotuner, None)
-            return LEFT_TO_TRITON
+            return None
         configs = autotuner.configs
-        pruned = list(configs) if len(configs) == 1 else ask_pruning(autotuner, args, kwargs)
+        pruned = list(configs) if len(configs) == 1 else ask_pruning(autotuner, call.args, call.kwargs)
         if not pruned:
-            return LEFT_TO_TRITON  # Triton raises its own error
-        pins = self._pins_of(autotuner)
-        answer = guarded("pinning a kernel", self._handler.pin, call, pruned, pins.kept)
-        candidate, lasts = answer or self._handler.pin_after_fault(call, pruned)
-        pin = LEFT_TO_TRITON if candidate is None else (candidate, candidate.all_kwargs())
-        return (guarded("keeping a pin", remember, pins, call, pin) if lasts else None) or pin
+            return None  # Triton raises its own error
+        kept = self._pins_of(autotuner).kept
+        answer = guarded("pinning a kernel", self._handler.pin, call, pruned, kept)
+        return answer or self._handler.pin_after_fault(call, pruned)
+
+    def _remember(self, call: Call, launch: Launch) -> None:
+        if launch.lasts and self._attached:
+            candidate = launch.candidate
+            pin = LEFT_TO_TRITON if candidate is None else (candidate, candidate.all_kwargs())
+            guarded("keeping a pin", remember, self._pins_of(call.autotuner), call, pin)
 
     def _pins_of(self, autotuner: Any) -> Pins:
         pins: Pins | None = vars(autotuner).get(self.attribute)
@@ -135,18 +168,21 @@ class Adapter:
             # `Autotuner.warmup` also prunes, but tunes nothing; only launches pass an argument named `warmup`.
             if not self._attached or PROBE in vars(autotuner) or "warmup" not in kwargs:
                 return pruned
-            going_on = guarded("watching a tuning", self._on_prune, autotuner, kwargs, pruned)
+            args = tuple((getattr(autotuner, "nargs", None) or {}).values())
+            call = Call(autotuner, args, kwargs)
+            allowed = guarded("reading the bans", self._handler.allowed, call, pruned)
+            pruned = pruned if allowed is None else allowed
+            going_on = guarded("watching a tuning", self._on_prune, call, pruned)
             return pruned if going_on is None else going_on
 
         return prune_configs
 
-    def _on_prune(self, autotuner: Any, kwargs: dict[str, Any], pruned: Any) -> Any:
-        args = tuple((getattr(autotuner, "nargs", None) or {}).values())
-        doubt = ""
+    def _on_prune(self, call: Call, pruned: Any) -> Any:
+        autotuner, doubt = call.autotuner, ""
         if inspect.getattr_static(autotuner, "_bench") is not vars(self._class)["_bench"]:
             in_capture = guarded("asking for a graph capture", is_capturing)
             doubt = coverage.IN_CAPTURE if in_capture else coverage.OWN_TIMING
-        return self._begin(Call(autotuner, args, kwargs), pruned, doubt)
+        return self._begin(call, pruned, doubt)
 
     def _begin(self, call: Call, pruned: Any, doubt: str) -> Any:
         autotuner = call.autotuner
@@ -182,6 +218,8 @@ class Adapter:
         def _bench(autotuner: Any, /, *args: Any, config: Any, **meta: Any) -> Any:
             if not self._attached:
                 return original(autotuner, *args, config=config, **meta)
+            if guarded("reading the bans", self._is_banned, Call(autotuner, args, meta), config):
+                return [float("inf")] * 3  # as Triton does for a config that does not run
             try:
                 if guarded("asking for a graph capture", is_capturing):
                     raise LaunchError(
@@ -196,6 +234,13 @@ class Adapter:
             return timing
 
         return _bench
+
+    def _is_banned(self, call: Call, config: Any) -> bool:
+        """Whether a class that prunes its own way is about to time a banned config."""
+        try:
+            return not self._handler.allowed(call, [config])
+        except LaunchError:
+            return True
 
     def _make_check(self, original: Any) -> Any:
         def check_disk_cache(autotuner: Any, /, tuning_key: Any, configs: Any, bench_fn: Any) -> Any:
@@ -227,9 +272,21 @@ def check_supported() -> None:
         raise PolicyError(f"this Triton's Autotuner has no {', '.join(missing)}; Triton 3.2 or newer is required")
 
 
-def live_kernels() -> set[str]:
-    """Qualified kernel names of live autotuners with several configs. Walks all live objects."""
-    return {name for name, _ in coverage.live_autotuners(import_module("triton.runtime.autotuner").Autotuner)}
+def _errors_before_launch() -> tuple[type[BaseException], ...]:
+    """The errors of Triton that come before anything runs: the config does not compile, or does not fit the device."""
+    runtime, compiler = import_module("triton.runtime.errors"), import_module("triton.compiler.errors")
+    names = ((runtime, "OutOfResources"), (runtime, "PTXASError"), (compiler, "CompilationError"))
+    return tuple(getattr(module, name) for module, name in names if hasattr(module, name))
+
+
+def _launch(call: Call, candidate: Any) -> Any:
+    """Launch a candidate as `make_run` does."""
+    autotuner = call.autotuner
+    autotuner.best_config = candidate
+    options = candidate.all_kwargs()
+    if candidate.pre_hook is not None:
+        options = run_hook(autotuner, candidate, call.args, call.kwargs)
+    return autotuner.fn.run(*call.args, **call.kwargs, **options)
 
 
 def current_target() -> Any:

@@ -73,17 +73,13 @@ class Pins:
 UNSEEN: Final = Pins(types.SimpleNamespace(configs=(), fn=None), None)
 
 
-def make_run(
-    original: Callable[..., Any],
-    decide: Callable[[Any, tuple[Any, ...], dict[str, Any]], Pin],
-    attribute: str,
-) -> Callable[..., Any]:
+def make_run(original: Callable[..., Any], begin: Callable[..., Any], attribute: str) -> Callable[..., Any]:
     """A replacement for `Autotuner.run`.
 
     Args:
         original: Triton's own function.
-        decide: Called with autotuner and call at the first launch of a key; returns the pin, and stores it
-            for the next launch.
+        begin: Called with `original`, autotuner, args and kwargs at the first launch of a key; decides, launches, and
+            stores the pin for the next launch.
         attribute: Name of the attribute that holds an autotuner's pins.
     """
 
@@ -104,16 +100,23 @@ def make_run(
         except (AttributeError, KeyError, TypeError):
             is_known = False
         if not is_known:
-            config, options = decide(self, args, kwargs)
+            return begin(original, self, args, kwargs)
         if config is None:
             return original(self, *args, **kwargs)
         self.best_config = config
         if config.pre_hook is not None:
-            config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **config.all_kwargs()})
-            options = config.all_kwargs()  # read again, as Triton does, because the hook may change its config
+            options = run_hook(self, config, args, kwargs)
         return fn.run(*args, **kwargs, **options)
 
     return run
+
+
+def run_hook(autotuner: Any, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Run the hook of a config. Returns its options, read again as Triton does, because the hook may change its config."""
+    named = dict(zip(autotuner.arg_names, args, strict=False))
+    config.pre_hook({**named, **kwargs, **config.all_kwargs()})
+    options: Mapping[str, Any] = config.all_kwargs()
+    return options
 
 
 def remember(pins: Pins, call: Call, pin: Pin) -> Pin:

@@ -56,6 +56,11 @@ class Call:
         """The shape key (`shape_key`); raises FormatError if a key value has no stable text."""
         return shape_key(self.autotuner.keys, self.arguments)
 
+    def other_keys(self, key: str) -> list[str]:
+        """Spellings other than `key` in which other tools write the key of this call (`foreign_keys`)."""
+        found = foreign_keys(self.autotuner.keys, self.autotuner.arg_names, self.args, self.kwargs)
+        return [other for other in found if other != key]
+
     @property
     def has_tensor_key(self) -> bool:
         """Whether one of the key values is a tensor, or another object with a dtype that equals only itself."""
@@ -105,6 +110,27 @@ def shape_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> str:
     return check_text(format_key(values, dtypes))
 
 
+def foreign_keys(
+    keys: Sequence[str], arg_names: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]
+) -> list[str]:
+    """The keys that tools like Megatron's write for a call whose values all have a stable text.
+
+    They list dtypes in the order of the call, positional arguments first, and write values with `str()`: a string
+    without escapes, a constexpr as `constexpr[16]` or as its value. Nothing but plain values is turned into text.
+    """
+    named = {**dict(zip(arg_names, args, strict=False)), **kwargs}
+    called = {name: value for name, value in named.items() if name in set(arg_names)}
+    signature = {name: called[name] for name in arg_names if name in called}
+    spellings = (_plain, _raw, _raw_constexpr)
+    found: dict[str, None] = {}
+    for arguments in (called, signature):
+        dtypes = [str(v.dtype) for v in arguments.values() if type(v) not in _PLAIN and hasattr(v, "dtype")]
+        for spell in spellings:
+            values = [(name, spell(name, called[name])) for name in keys if name in called]
+            found[format_key(values, dtypes)] = None
+    return list(found)
+
+
 def has_tensor_key(keys: Iterable[str], arguments: Mapping[str, Any]) -> bool:
     """Whether one of the key values is a tensor, or another object with a dtype that equals only itself."""
     return any(
@@ -149,6 +175,18 @@ def _plain(name: str, value: Any) -> object:
         if isinstance(value, base):
             return plain(value)
     raise FormatError(f"a {kind.__name__} has no stable text", (name,))
+
+
+def _raw(name: str, value: Any) -> object:
+    """`_plain`, except that strings are written without escapes."""
+    plain = _plain(name, value)
+    return _Text(plain) if isinstance(plain, str) else plain
+
+
+def _raw_constexpr(name: str, value: Any) -> object:
+    """`_raw`, except that a constexpr is written as `str()` writes it."""
+    plain = _raw(name, value)
+    return _Text(f"constexpr[{plain}]") if type(value).__name__ == "constexpr" else plain
 
 
 def _one_spelling(value: object) -> object:

@@ -9,6 +9,7 @@ from typing import Any
 from tuning_registry.runtime.guard import guarded
 
 
+# See docs/decisions.md, D21.
 class ListenerSlot:
     """Stands in for `knobs.autotuning.listener` as a descriptor of the knobs' class, while a policy is installed.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.triton.keys import Call
@@ -54,14 +54,31 @@ class Tuning:
         self.origin = TIMED
 
 
+class Launch(NamedTuple):
+    """The first launch of a key.
+
+    Attributes:
+        candidate: The candidate to launch; None leaves the launch to Triton.
+        lasts: Whether equal calls get the same candidate.
+        succeeded: To be called after the launch.
+        give_way: To be called when the candidate raised an error before the kernel ran; returns the launch to try
+            instead, or None to raise the error.
+    """
+
+    candidate: Any
+    lasts: bool
+    succeeded: Callable[[], None]
+    give_way: Callable[[BaseException], Launch | None]
+
+
 class Handler(Protocol):
     """The installed policy, as the functions inside Triton see it: it decides launches, and learns of tunings."""
 
     def is_pinned(self, call: Call) -> bool:
         """Whether the kernel is in scope of pinning; notes that it was reached."""
 
-    def pin(self, call: Call, pruned: list[Any], kept: dict[Any, Any]) -> tuple[Any, bool]:
-        """The candidate to launch (None: Triton chooses), and whether equal calls get the same one.
+    def pin(self, call: Call, pruned: list[Any], kept: dict[Any, Any]) -> Launch:
+        """Decide a launch of a key that has no pin yet.
 
         Args:
             call: The launch.
@@ -72,11 +89,18 @@ class Handler(Protocol):
             LaunchError: The policy refuses the launch.
         """
 
-    def pin_after_fault(self, call: Call, pruned: list[Any]) -> tuple[Any, bool]:
-        """The same after `pin` has failed: always finds a candidate.
+    def pin_after_fault(self, call: Call, pruned: list[Any]) -> Launch:
+        """Decide the launch after `pin` has failed; always finds a candidate.
 
         Raises:
             LaunchError: The policy refuses the launch.
+        """
+
+    def allowed(self, call: Call, pruned: Any) -> Any:
+        """What is left of the candidates that Triton would time, once those banned by the table are taken out.
+
+        Raises:
+            LaunchError: All of them are banned.
         """
 
     def device_index(self) -> Callable[[], int] | None:
