@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError
-from tuning_registry.model.canonical import check_text
+from tuning_registry.model.canonical import check_text, text_digest
 from tuning_registry.model.names import format_key
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None)})
@@ -73,6 +76,24 @@ def kernel_name(autotuner: Any) -> str:
     while hasattr(function, "fn"):
         function = function.fn
     return f"{function.__module__}.{function.__name__}"
+
+
+def source_hash(autotuner: Any) -> str | None:
+    """SHA-256 of the source of the kernel's function, from `def` on; None if there is no source."""
+    function = getattr(autotuner, "base_fn", autotuner)
+    source = None
+    while source is None:
+        source = getattr(function, "src", None)  # of a JITFunction
+        if source is None and not hasattr(function, "fn"):
+            break
+        function = function.fn if source is None else function
+    if not isinstance(source, str):
+        try:
+            source = textwrap.dedent(inspect.getsource(function))
+        except (OSError, TypeError):
+            return None
+    start = re.search(r"^def\s", source, re.MULTILINE)
+    return text_digest(source[start.start() :] if start else source)
 
 
 def is_interpreted(autotuner: Any) -> bool:
