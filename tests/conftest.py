@@ -246,6 +246,11 @@ def version_1(votes: Json, **fields: Any) -> Json:
     return {"format": "tuning-registry recording", "version": 1, "run": "job-1", "rank": 0, "votes": votes, **fields}
 
 
+def version_2(votes: Json, number: int = 0, **fields: Any) -> Json:
+    """A version 2 recording, as our recorder writes it, of the process with this number."""
+    return version_1(votes, **{"id": f"{number:032x}", **fields}) | {"version": 2}
+
+
 def write_ranks(
     folder: Path, configs: list[Json], kernel: str = "k", key: str = "M=1", arch: str = "sm90"
 ) -> list[Path]:

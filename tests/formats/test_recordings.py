@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import config, version_1, write_recording
+from tests.conftest import config, version_1, version_2, write_recording
 from tuning_registry.errors import FileError, FormatError, RecordingError, RegistryError
 from tuning_registry.formats.fast_reader import QuickReader
+from tuning_registry.formats.recording_writer import recording_bytes
 from tuning_registry.formats.recordings import parse_recording, rank_in_name, read_recording
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import config_text, dump_json
-from tuning_registry.model.records import Observation
+from tuning_registry.model.records import Hardware, Observation
 
 FULL = config()
 TEXT = json.dumps(FULL)
@@ -91,8 +92,8 @@ REFUSED = {
     "timed twice": (one(f"[[{TEXT}, [1, 1, 1]], [{TEXT}, [2, 2, 2]]]").encode(), "one candidate is timed twice"),
     "other format": (b'{"format": "other", "version": 1}', "at format: expected 'tuning-registry recording'"),
     "later version": (
-        json.dumps(version_1({}) | {"version": 2}).encode(),
-        "expected recording version 1, found the integer 2; a newer tuning-registry may read it",
+        json.dumps(version_1({}) | {"version": 3}).encode(),
+        "expected recording version 1 or 2, found the integer 3; a newer tuning-registry may read it",
     ),
 }  # fmt: skip
 
@@ -152,6 +153,61 @@ def test_version_1_headers_are_checked(change: dict[str, Any], message: str) -> 
     document = version_1({"sm90": {"k": {"M=1": FULL}}}) | change
     with pytest.raises(RecordingError, match=message):
         parse_recording(json.dumps(document).encode(), "r.json")
+
+
+HASH = "0123456789abcdef" * 4
+
+
+def test_a_version_2_recording_states_its_process_its_hardware_and_its_sources() -> None:
+    device = {"name": "H200", "uuid": "GPU-1", "driver": "570.1", "sm_clock_mhz": 1980, "memory_clock_mhz": 3201,
+              "power_limit_w": 700}  # fmt: skip
+    document = version_2(
+        {"sm90": {"k": {"M=1": FULL}}}, 255, attempt=2, local_rank=3, device=device, cuda="12.8", ptxas="12.8.93",
+        sources={"k": HASH}, extra={"audit": {"digests": [1, None, 2.5, "é"]}, "not yet known": True},
+    )  # fmt: skip
+    data = json.dumps(document).encode()
+    header = parse_recording(data, "r.json").header
+    assert header.id == "000000000000000000000000000000ff"
+    assert (header.attempt, header.local_rank, header.device_name, header.device_uuid) == (2, 3, "H200", "GPU-1")
+    assert header.hardware == Hardware(driver="570.1", cuda="12.8", ptxas="12.8.93", sm_clock_mhz=1980,
+                                       memory_clock_mhz=3201, power_limit_w=700)  # fmt: skip
+    assert (header.sources, header.extra) == ({"k": HASH}, document["extra"])
+    quick = QuickReader().read_quickly(data, "r.json")
+    assert quick == parse_recording(data, "r.json")
+    assert parse_recording(recording_bytes(quick), "r.json") == quick
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": None}, "required field 'id' is missing"),
+        ({"id": "7"}, "at id: expected 32 hexadecimal digits, found the string '7'"),
+        ({"id": "F" * 32}, "at id: expected 32 hexadecimal digits"),
+        ({"id": 7}, "at id: expected a string"),
+        ({"attempt": -1}, "at attempt: expected an integer from 0"),
+        ({"local_rank": True}, "at local_rank: expected an integer from 0"),
+        ({"sources": {"k": "abc"}}, "at sources/k: expected a SHA-256 by kernel, found the string 'abc'"),
+        ({"sources": {"": HASH}}, "at sources/: expected a SHA-256"),
+        ({"sources": []}, "at sources: expected an object of strings"),
+        ({"extra": []}, "at extra: expected an object, found an array"),
+        ({"extra": {"x": float("inf")}}, "at extra: expected JSON with finite numbers"),
+        ({"cuda": 12}, "at cuda: expected a string"),
+        ({"device": {"power_limit_w": 1.5}}, "at power_limit_w: expected an integer from 0"),
+        ({"device": {"cuda": "12"}}, "at device: expected an object with name, .*uuid, driver"),
+        ({"audit": {}}, "at audit: unknown field of a version 2 recording; what later versions add is in 'extra'"),
+    ],
+)
+def test_version_2_headers_are_checked(change: dict[str, Any], message: str) -> None:
+    data = json.dumps(version_2({"sm90": {"k": {"M=1": FULL}}}) | change).encode()
+    with pytest.raises(RecordingError, match=message):
+        parse_recording(data, "r.json")
+    assert QuickReader().read_quickly(data, "r.json") is None
+
+
+@pytest.mark.parametrize("name", ["id", "attempt", "local_rank", "sources", "extra", "cuda", "ptxas"])
+def test_a_field_of_version_2_is_unknown_to_version_1(name: str) -> None:
+    with pytest.raises(RecordingError, match=f"at {name}: unknown field of a version 1 recording$"):
+        parse_recording(json.dumps(version_1({}) | {name: "0" * 32}).encode(), "r.json")
 
 
 def test_failed_candidates_have_no_times() -> None:
