@@ -86,10 +86,7 @@ class Notes:
             warn_once(("name", kernel), "a recording cannot hold %s: %s", kernel, fault.what)
             return
         place = self._first_spelling(note.entry)
-        if note.source is not None and self._sources.setdefault(kernel, note.source) != note.source:
-            self._doubt(kernel)
-        if kernel in self._ambiguous and note.vote is not None:
-            note = note._replace(vote=None, observation=Observation(note.vote, TWO_SOURCES), timed=None, candidates=None)
+        note = self._without_doubtful_vote(note, kernel)
         if note.observation is not None:
             if place in self._votes or place in self._observations:
                 return
@@ -107,6 +104,14 @@ class Notes:
         if note.candidates is not None:
             self._sets[place] = note.candidates
         self._unserialized.append(place)
+
+    def _without_doubtful_vote(self, note: _Note, kernel: str) -> _Note:
+        """The note, its vote turned into an observation if two functions have the kernel's name."""
+        if note.source is not None and self._sources.setdefault(kernel, note.source) != note.source:
+            self._doubt(kernel)
+        if kernel not in self._ambiguous or note.vote is None:
+            return note
+        return note._replace(vote=None, observation=Observation(note.vote, TWO_SOURCES), timed=None, candidates=None)
 
     def _doubt(self, kernel: str) -> None:
         """Turn the votes of a kernel into observations."""
