@@ -156,6 +156,7 @@ def public() -> Iterator[Path]:
 def shared_database(public: Path) -> Path:
     """A registry in WAL mode that others may read and nobody may write."""
     file = public / "shared" / "registry.db"
+    file.parent.mkdir()
     assert CliRunner().invoke(app, ["--db", str(file), "ingest", str(H200), "--run", "demo"]).exit_code == 0
     assert file.read_bytes()[18:20] == b"\2\2"  # WAL
     file.chmod(0o444)
