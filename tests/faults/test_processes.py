@@ -50,7 +50,7 @@ def _command(arguments: Sequence[str], log: str, barrier: Any, deadly: Callable[
 
 
 class Command:
-    """A `registry` command in a process of its own."""
+    """A `registry` command in a separate process."""
 
     def __init__(
         self,

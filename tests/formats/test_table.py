@@ -335,7 +335,7 @@ def test_user_folder_is_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("[]", "expected an object with arch and kernels"),
     ],
 )
-def test_what_is_no_table_is_named(content: str, what: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_table_is_described(content: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(TableError) as caught:
         read_table(tmp_path / "x.json")

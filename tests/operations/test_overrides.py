@@ -123,7 +123,7 @@ def test_no_wider_entry_serves_a_config_where_it_is_banned(store: Store, tmp_pat
         export_table(store, SM90)
 
 
-def test_a_bare_name_beside_a_qualified_one_is_asked_back(store: Store, tmp_path: Path) -> None:
+def test_a_bare_name_that_matches_a_qualified_one_is_ambiguous(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path / "1", [A], kernel="k"), run="a")
     take(store, *write_ranks(tmp_path / "2", [A], kernel="p.k"), run="b")
     with pytest.raises(
