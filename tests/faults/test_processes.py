@@ -172,7 +172,7 @@ def test_readers_answer_while_a_writer_is_at_work(store: Store, database: str, t
         results = run_together(tmp_path, database, [("winners",), ("export", "--arch", "sm90", "-o", table)])
         assert succeeded(results), results  # they see the run as it was
         assert results[0][1] == "1 winner\n"
-    assert Command(tmp_path / "after", database, "winners").result()[1].startswith("no vote matches.")
+    assert Command(tmp_path / "after", database, "winners").result()[1].startswith("no votes match.")
 
 
 @both
