@@ -220,7 +220,7 @@ def cli(database: str) -> Cli:
 
 
 def run_registry(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the `registry` command as a process of its own."""
+    """Run the `registry` command in a separate process."""
     command = [sys.executable, "-m", "tuning_registry", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
 

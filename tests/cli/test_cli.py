@@ -451,7 +451,7 @@ def test_exports_of_an_architecture_that_cannot_be_asked_for(sqlite_cli: Cli) ->
         assert why in refused.stderr
 
 
-def test_an_unset_variable_is_no_run_and_no_folder(
+def test_an_unset_variable_names_no_run_and_no_folder(
     sqlite_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_ranks(tmp_path, [A, B])

@@ -287,7 +287,7 @@ def test_another_triton_is_used_with_a_warning(
         assert len(caplog.records) == warnings
     monkeypatch.setattr("tuning_registry.formats.loader.installed_triton", lambda: "3.9.0")
     load("sm90", tmp_path)
-    assert "was recorded with Triton 3.5.1; this is 3.9.0" in caplog.text
+    assert "was recorded with Triton 3.5.1; this process uses Triton 3.9.0" in caplog.text
 
 
 def test_the_shipped_table_is_what_the_pipeline_makes() -> None:
@@ -335,7 +335,7 @@ def test_user_folder_is_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("[]", "expected an object with arch and kernels"),
     ],
 )
-def test_what_is_no_table_is_named(content: str, what: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_table_is_described(content: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(TableError) as caught:
         read_table(tmp_path / "x.json")

@@ -123,7 +123,7 @@ def test_no_wider_entry_serves_a_config_where_it_is_banned(store: Store, tmp_pat
         export_table(store, SM90)
 
 
-def test_a_bare_name_beside_a_qualified_one_is_asked_back(store: Store, tmp_path: Path) -> None:
+def test_a_bare_name_that_matches_a_qualified_one_is_ambiguous(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path / "1", [A], kernel="k"), run="a")
     take(store, *write_ranks(tmp_path / "2", [A], kernel="p.k"), run="b")
     with pytest.raises(
@@ -139,7 +139,7 @@ def test_pins_alone_are_no_table(store: Store, cli: Cli, tmp_path: Path) -> None
     decide(store, "pin", "M=1", B)
     with pytest.raises(SelectionError, match="no votes on sm90 match the filters"):
         export_table(store, Selection(arch="sm90", runs=("typo",)))
-    assert "no vote matches" in cli("winners", "--run", "typo").stderr
+    assert "no votes match" in cli("winners", "--run", "typo").stderr
 
 
 def test_a_pin_of_what_nobody_recorded_is_refused_unless_forced(store: Store, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_pin_of_what_nobody_recorded_is_refused_unless_forced(store: Store, tm
     for key, chosen, message in (
         ("M=1", C, "B=3 num_warps=4 num_stages=3 was never recorded for k M=1 on sm90"),
         ("M=2", B, "B=2 .* was never recorded for k M=2"),
-        ("M=7", A, "the key M=7 of k was never recorded on sm90; run registry explain to see the nearest keys"),
+        ("M=7", A, "the key M=7 of k was never recorded on sm90; registry explain shows the nearest keys"),
     ):
         with pytest.raises(SelectionError, match=message):
             decide(store, "pin", key, chosen)

@@ -87,7 +87,7 @@ def test_a_wrong_option_is_named(arguments: Any, place: str) -> None:
     assert caught.value.path[0] == place
 
 
-def test_a_wrong_variable_is_named_beside_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_variable_is_named_next_to_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNING_REGISTRY_ARCH", "H100")
     with pytest.raises(FormatError, match="TUNING_REGISTRY_ARCH"):
         policy_from_options(parsed("--run", "job"))

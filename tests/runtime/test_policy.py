@@ -124,7 +124,7 @@ def test_a_variable_that_cannot_be_read_is_named(variable: Any, value: Any) -> N
         policy_from_environment({"TUNING_REGISTRY_" + variable: value})
 
 
-def test_a_variable_that_is_no_field_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_variable_that_is_not_a_field_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     policy_from_environment({"TUNING_REGISTRY_RECRD_PATH": "x"})
     assert "TUNING_REGISTRY_RECRD_PATH" in caplog.text
 
@@ -170,7 +170,7 @@ def test_a_policy_that_cannot_work_leaves_the_old_one(bad: Any) -> None:
 
 
 @pytest.mark.parametrize(("content", "message"), [("{}", "not a per-arch table"), ('{"arch": ', "truncated")])
-def test_a_table_file_that_is_no_table_is_refused_by_install(tmp_path: Path, content: str, message: str) -> None:
+def test_a_table_file_that_is_not_a_table_is_refused_by_install(tmp_path: Path, content: str, message: str) -> None:
     pytest.importorskip("triton")
     (tmp_path / "sm90.json").write_text(content)
     with pytest.raises(PolicyError, match=message):

@@ -108,4 +108,4 @@ def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.Pat
 def _warn_of_other_triton(table: TunedTable, file: Path) -> None:
     made, here = table.provenance.get("triton", ""), installed_triton()
     if made and here and made.partition("+")[0] != here.partition("+")[0]:
-        warn("%s was recorded with Triton %s; this is %s", file, made, here)
+        warn("%s was recorded with Triton %s; this process uses Triton %s", file, made, here)

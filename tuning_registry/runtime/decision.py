@@ -119,8 +119,8 @@ def describe_table(table: TunedTable) -> str:
     """The table that was asked, and the two Triton versions whose difference may explain a miss."""
     here = installed_triton() or "of unknown version"
     if "file" not in table.provenance:
-        return f"no table for {table.arch}; this is Triton {here}"
-    return f"{table.provenance['file']}: {table_size(table)}; this is Triton {here}"
+        return f"no table for {table.arch}; this process uses Triton {here}"
+    return f"{table.provenance['file']}: {table_size(table)}; this process uses Triton {here}"
 
 
 def table_size(table: TunedTable) -> str:
