@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.matching import value_text
@@ -275,7 +275,7 @@ class Pinning:
 _NO_CONFIG = '{"kwargs": {}}'
 
 
-def _forget_banned(autotuner: Any, banned: frozenset[str]) -> None:
+def _forget_banned(autotuner: Any, banned: Container[str]) -> None:
     """Take banned configs out of Triton's cache of winners, which may have been filled before `install`."""
     cache = getattr(autotuner, "cache", None)
     if not isinstance(cache, dict):
