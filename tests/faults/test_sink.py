@@ -66,7 +66,7 @@ print(json.dumps({"slowest_s": slowest, "finish_s": time.monotonic() - begin,
 
 
 class Rank:
-    """A rank at work in a process of its own; `ended` waits for its end, which must be exit status 0, and soon."""
+    """A rank at work in a separate process; `ended` waits for its end, which must be exit status 0, and soon."""
 
     def __init__(self, path: str | Path, folder: Path, **setting: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,9 @@ def test_a_database_of_an_older_revision(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(globals(), "RANK", older)
     set_revision(tmp_path / "registry.db", "0000")
     rank = Rank(f"sqlite:///{tmp_path}/registry.db", tmp_path / "user")
-    assert_kept_in_the_file(rank, "the schema is older (0000); run: registry db upgrade", tmp_path)
+    assert_kept_in_the_file(
+        rank, "the schema is older than this program (found 0000, expected 0002); run: registry db upgrade", tmp_path
+    )
 
 
 def set_revision(file: Path, revision: str) -> None:
@@ -223,7 +225,7 @@ def test_a_file_that_may_not_grow_keeps_what_was_written_before(tmp_path: Path) 
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """A disk of 16 KiB of its own, where mounting one is permitted."""
+    """A separate disk of 16 KiB, if mounting one is permitted."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(

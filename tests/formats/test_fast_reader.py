@@ -59,8 +59,24 @@ def by_entry(leaves: st.SearchStrategy[Any], least: int = 0) -> st.SearchStrateg
 
 
 sections = {"timings": by_entry(timed), "candidate_sets": by_entry(texts), "triton": st.just("3.6.0")}
+since_2 = {
+    "sources": st.dictionaries(names, st.just("0123456789abcdef" * 4), max_size=2),
+    "extra": st.dictionaries(texts, st.recursive(st.none() | texts | st.floats(), st.lists, max_leaves=3), max_size=2),
+    "cuda": texts,
+    "attempt": st.integers(0, 3),
+}
 documents = (
-    by_entry(configs, 1)
+    st.fixed_dictionaries({"votes": by_entry(configs, 1)}, optional=sections | since_2).map(
+        lambda stated: {
+            "format": "tuning-registry recording",
+            "version": 2,
+            "run": "r",
+            "rank": 0,
+            "id": "f" * 32,
+            **stated,
+        }
+    )
+    | by_entry(configs, 1)
     | by_entry(timed, 1)
     | st.fixed_dictionaries({"votes": by_entry(configs, 1)}, optional=sections).map(
         lambda stated: {"format": "tuning-registry recording", "version": 1, "run": "r", "rank": 0, **stated}

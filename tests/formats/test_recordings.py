@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import config, version_1, write_recording
+from tests.conftest import config, version_1, version_2, write_recording
 from tuning_registry.errors import FileError, FormatError, RecordingError, RegistryError
 from tuning_registry.formats.fast_reader import QuickReader
+from tuning_registry.formats.recording_writer import recording_bytes
 from tuning_registry.formats.recordings import parse_recording, rank_in_name, read_recording
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import config_text, dump_json
-from tuning_registry.model.records import Observation
+from tuning_registry.model.records import Hardware, Observation
 
 FULL = config()
 TEXT = json.dumps(FULL)
@@ -31,8 +32,8 @@ def one(config_json: str) -> str:
 REFUSED = {
     "empty": (b"", "the file is empty"),
     "blank": (b" \n", "the file is empty"),
-    "cut in a string": (SEED.encode()[:30], "cut off"),
-    "cut between": (SEED.encode()[:-3], "cut off"),
+    "cut in a string": (SEED.encode()[:30], "truncated"),
+    "cut between": (SEED.encode()[:-3], "truncated"),
     "a tail of an older file": (SEED.encode() + b'"}}', "line 1 column .*Extra data"),
     "utf-16": (SEED.encode("utf-16"), "UTF-16"),
     "utf-16 without a mark": (SEED.encode("utf-16-le"), "UTF-16"),
@@ -40,12 +41,12 @@ REFUSED = {
     "array": (b"[]", r"expected a recording \(a JSON object\), found an array"),
     "null": (b"null", "found null"),
     "number": (b"7", "found the integer 7"),
-    "config twice": (one(f'{TEXT}, "M=1": {TEXT}').encode(), "at sm90/k/M=1: the same object key twice"),
-    "kernel twice": (b'{"sm90": {"k": {}, "k": {}}}', "at sm90/k: the same object key twice"),
-    "arch twice": (b'{"sm90": {}, "sm90": {}}', "at sm90: the same object key twice"),
+    "config twice": (one(f'{TEXT}, "M=1": {TEXT}').encode(), "at sm90/k/M=1: this object key appears twice"),
+    "kernel twice": (b'{"sm90": {"k": {}, "k": {}}}', "at sm90/k: this object key appears twice"),
+    "arch twice": (b'{"sm90": {}, "sm90": {}}', "at sm90: this object key appears twice"),
     "parameter twice": (
         one(TEXT.replace('"B": 64', '"B": 64, "B": 128')).encode(),
-        "at sm90/k/M=1/kwargs/B: the same object key twice",
+        "at sm90/k/M=1/kwargs/B: this object key appears twice",
     ),
     "NaN": (one(TEXT.replace("64", "NaN")).encode(), "at sm90/k/M=1/kwargs/B: nan is not a finite number"),
     "Infinity": (one(TEXT.replace("64", "-Infinity")).encode(), "-inf is not a finite number"),
@@ -61,11 +62,11 @@ REFUSED = {
     "config of a wrong kind": (one("7").encode(), "at sm90/k/M=1: expected a config object, found the integer 7"),
     "kernels of a wrong kind": (b'{"sm90": []}', "at sm90: expected an object of kernels, found an array"),
     "entries of a wrong kind": (b'{"sm90": {"k": 1}}', "at sm90/k: expected an object of shape keys"),
-    "no kernel name": (b'{"sm90": {"": {}}}', "an empty name"),
-    "no arch name": (b'{"": {}}', "an empty name"),
+    "no kernel name": (b'{"sm90": {"": {}}}', "the name is empty"),
+    "no arch name": (b'{"": {}}', "the name is empty"),
     "two spellings of one arch": (
         json.dumps({"sm90": {"k": {"M=1": FULL}}, "SM90": {"k": {"M=1": FULL}}}).encode(),
-        "two spellings of one architecture hold this entry",
+        "this entry appears under two spellings of one architecture",
     ),
     "deep": (b"[" * 200_000 + b"]" * 200_000, "nested too deep"),
     "deep objects": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),
@@ -91,14 +92,14 @@ REFUSED = {
     "timed twice": (one(f"[[{TEXT}, [1, 1, 1]], [{TEXT}, [2, 2, 2]]]").encode(), "one candidate is timed twice"),
     "other format": (b'{"format": "other", "version": 1}', "at format: expected 'tuning-registry recording'"),
     "later version": (
-        json.dumps(version_1({}) | {"version": 2}).encode(),
-        "expected recording version 1, found the integer 2; a newer tuning-registry may read it",
+        json.dumps(version_1({}) | {"version": 3}).encode(),
+        "expected recording version 1 or 2, found the integer 3; a newer tuning-registry may read it",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_recording_is_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_recording_is_refused_by_name(name: str, tmp_path: Path) -> None:
     data, message = REFUSED[name]
     path = write_recording(tmp_path / "rec.rank0.json", data)
     with pytest.raises(RecordingError, match=message) as caught:
@@ -131,9 +132,9 @@ def test_every_kind_that_is_read(tmp_path: Path) -> None:
         ({"run": "a\0"}, "at run: a NUL"),
         ({"packages": {"a": 1}}, "at packages/a: expected a string"),
         ({"packages": []}, "at packages: expected an object"),
-        ({"device": []}, "at device: expected an object with name"),
+        ({"device": []}, "at device: expected an object with the fields name"),
         ({"timings": {"sm90": {"k": {"M=1": [[FULL, [10**400, 1, 1]]]}}}}, "an integer too large for a float"),
-        ({"device": {"nam": "x"}}, "at device: expected an object with name"),
+        ({"device": {"nam": "x"}}, "at device: expected an object with the fields name"),
         ({"extra": 1}, "at extra: unknown field of a version 1 recording"),
         ({"votes": {"sm90": {"k": {"M=1": {}}}}}, "at votes/sm90/k/M=1/"),
         (
@@ -152,6 +153,61 @@ def test_version_1_headers_are_checked(change: dict[str, Any], message: str) -> 
     document = version_1({"sm90": {"k": {"M=1": FULL}}}) | change
     with pytest.raises(RecordingError, match=message):
         parse_recording(json.dumps(document).encode(), "r.json")
+
+
+HASH = "0123456789abcdef" * 4
+
+
+def test_a_version_2_recording_states_its_process_its_hardware_and_its_sources() -> None:
+    device = {"name": "H200", "uuid": "GPU-1", "driver": "570.1", "sm_clock_mhz": 1980, "memory_clock_mhz": 3201,
+              "power_limit_w": 700}  # fmt: skip
+    document = version_2(
+        {"sm90": {"k": {"M=1": FULL}}}, 255, attempt=2, local_rank=3, device=device, cuda="12.8", ptxas="12.8.93",
+        sources={"k": HASH}, extra={"audit": {"digests": [1, None, 2.5, "é"]}, "not yet known": True},
+    )  # fmt: skip
+    data = json.dumps(document).encode()
+    header = parse_recording(data, "r.json").header
+    assert header.id == "000000000000000000000000000000ff"
+    assert (header.attempt, header.local_rank, header.device_name, header.device_uuid) == (2, 3, "H200", "GPU-1")
+    assert header.hardware == Hardware(driver="570.1", cuda="12.8", ptxas="12.8.93", sm_clock_mhz=1980,
+                                       memory_clock_mhz=3201, power_limit_w=700)  # fmt: skip
+    assert (header.sources, header.extra) == ({"k": HASH}, document["extra"])
+    quick = QuickReader().read_quickly(data, "r.json")
+    assert quick == parse_recording(data, "r.json")
+    assert parse_recording(recording_bytes(quick), "r.json") == quick
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": None}, "required field 'id' is missing"),
+        ({"id": "7"}, "at id: expected 32 hexadecimal digits, found the string '7'"),
+        ({"id": "F" * 32}, "at id: expected 32 hexadecimal digits"),
+        ({"id": 7}, "at id: expected a string"),
+        ({"attempt": -1}, "at attempt: expected an integer from 0"),
+        ({"local_rank": True}, "at local_rank: expected an integer from 0"),
+        ({"sources": {"k": "abc"}}, "at sources/k: expected a SHA-256 by kernel, found the string 'abc'"),
+        ({"sources": {"": HASH}}, "at sources/: expected a SHA-256"),
+        ({"sources": []}, "at sources: expected an object of strings"),
+        ({"extra": []}, "at extra: expected an object, found an array"),
+        ({"extra": {"x": float("inf")}}, "at extra: expected JSON with finite numbers"),
+        ({"cuda": 12}, "at cuda: expected a string"),
+        ({"device": {"power_limit_w": 1.5}}, "at power_limit_w: expected an integer from 0"),
+        ({"device": {"cuda": "12"}}, "at device: expected an object with name, .*uuid, driver"),
+        ({"audit": {}}, "at audit: unknown field of a version 2 recording; what later versions add is in 'extra'"),
+    ],
+)
+def test_version_2_headers_are_checked(change: dict[str, Any], message: str) -> None:
+    data = json.dumps(version_2({"sm90": {"k": {"M=1": FULL}}}) | change).encode()
+    with pytest.raises(RecordingError, match=message):
+        parse_recording(data, "r.json")
+    assert QuickReader().read_quickly(data, "r.json") is None
+
+
+@pytest.mark.parametrize("name", ["id", "attempt", "local_rank", "sources", "extra", "cuda", "ptxas"])
+def test_a_field_of_version_2_is_unknown_to_version_1(name: str) -> None:
+    with pytest.raises(RecordingError, match=f"at {name}: unknown field of a version 1 recording$"):
+        parse_recording(json.dumps(version_1({}) | {name: "0" * 32}).encode(), "r.json")
 
 
 def test_failed_candidates_have_no_times() -> None:
@@ -260,7 +316,7 @@ def test_unreadable_paths(tmp_path: Path) -> None:
             read_recording(path)
 
 
-def test_a_folder_is_no_regular_file_and_leaves_no_handle_open(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_regular_file_and_leaves_no_handle_open(tmp_path: Path) -> None:
     handles = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(FileError, match="not a regular file"):
         read_recording(tmp_path)

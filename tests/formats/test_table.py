@@ -199,7 +199,7 @@ def test_a_table_with_nothing_in_it_is_false() -> None:
         ({"tuning_registry": []}, "at tuning_registry: expected an object, found an array"),
         ({"kernels": []}, "at kernels: expected an object, found an array"),
         ({"arch": 90}, "at arch: expected a string, found the integer 90"),
-        ({"arch": ""}, "at arch: an empty name"),
+        ({"arch": ""}, "at arch: the name is empty"),
         ({"packages": "x"}, "at packages: expected an object"),
         (
             {"tuning_registry": {"version": 2}},
@@ -261,7 +261,7 @@ def test_what_cannot_be_used_is_skipped_with_a_warning(tmp_path: Path, caplog: p
     assert load("sm_90", folders).provenance["file"] == str(folders[5] / "sm90.json")
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warned) == 5
-    for words in ("is for sm103, not sm90", "not a per-arch table", "cut off", "No such file", "not a regular file"):
+    for words in ("is for sm103, not sm90", "not a per-arch table", "truncated", "No such file", "not a regular file"):
         assert any(words in line for line in warned), (words, warned)
 
 
@@ -287,7 +287,7 @@ def test_another_triton_is_used_with_a_warning(
         assert len(caplog.records) == warnings
     monkeypatch.setattr("tuning_registry.formats.loader.installed_triton", lambda: "3.9.0")
     load("sm90", tmp_path)
-    assert "was recorded with Triton 3.5.1; this is 3.9.0" in caplog.text
+    assert "was recorded with Triton 3.5.1; this process uses Triton 3.9.0" in caplog.text
 
 
 def test_the_shipped_table_is_what_the_pipeline_makes() -> None:
@@ -335,7 +335,7 @@ def test_user_folder_is_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("[]", "expected an object with arch and kernels"),
     ],
 )
-def test_what_is_no_table_is_named(content: str, what: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_table_is_described(content: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(TableError) as caught:
         read_table(tmp_path / "x.json")

@@ -30,15 +30,15 @@ from tuning_registry.runtime import choice_log, coverage_report, install, uninst
 NAME = "pkg.ops.kernel"
 
 
-def out_of_resources() -> Exception:
+def out_of_resources() -> Any:
     return OutOfResources(300_000, 200_000, "shared memory")
 
 
-def compile_error() -> Exception:
+def compile_error() -> Any:
     return CompileTimeAssertionFailure(None, None, "BLOCK_M is too small")
 
 
-def failing(*sizes: int, error: Callable[[], Exception] = out_of_resources) -> Callable[..., None]:
+def failing(*sizes: int, error: Callable[[], Any] = out_of_resources) -> Callable[..., None]:
     """The behaviour of a kernel that fails to load with these block sizes."""
 
     def behave(*args: Any, **kwargs: Any) -> None:

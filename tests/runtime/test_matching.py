@@ -93,7 +93,7 @@ class Pruner:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, configs: Any, named: Any, **kwargs: Any) -> Any:
+    def __call__(self, configs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG002 - as Triton calls it
         self.calls += 1
         if self.calls == 1:
             raise ZeroDivisionError("the user's own")
@@ -168,4 +168,4 @@ def test_functions_of_one_name_have_hashes_of_their_source() -> None:
         kernel.base_fn = kernel.fn.fn = function
     hashes = [source_hash(kernel) for kernel in kernels]
     assert hashes[0] == hashes[2] != hashes[1]
-    assert all(len(text) == 16 for text in hashes)
+    assert all(text is not None and len(text) == 64 for text in hashes)

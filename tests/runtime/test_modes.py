@@ -31,8 +31,8 @@ def torch_flag(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """PyTorch's flag, as a list of one item that a test may change."""
     flag = [False]
     module = types.ModuleType("torch")
-    module.are_deterministic_algorithms_enabled = lambda: flag[0]  # type: ignore[attr-defined]
-    module.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
+    module.are_deterministic_algorithms_enabled = lambda: flag[0]
+    module.cuda = types.SimpleNamespace(
         is_available=lambda: False, is_initialized=lambda: False, is_current_stream_capturing=lambda: False
     )
     monkeypatch.setitem(sys.modules, "torch", module)
@@ -98,7 +98,7 @@ def test_off_in_the_environment_turns_off_what_a_script_installs(
 ) -> None:
     original = Autotuner.run
     monkeypatch.setenv("TUNING_REGISTRY_MODE", "off")
-    fields = {"pinned": {"table_path": table}, "record": {"record_path": tmp_path / "r"}, "auto": {}}[mode]
+    fields: Any = {"pinned": {"table_path": table}, "record": {"record_path": tmp_path / "r"}, "auto": {}}[mode]
     assert install(mode=mode, arch=ARCH, chaos=True, verify_every=3, **fields).mode == "off"
     assert Autotuner.run is original
     launch(kernel := autotuner())
@@ -146,6 +146,18 @@ def test_an_interval_of_checks_that_are_never_called_is_a_warning(
         maybe_verify_choices(3)
     uninstall()
     assert ("never called maybe_verify_choices" in caplog.text) != is_called
+
+
+@pytest.mark.parametrize(
+    ("sizes", "unknown"), [({"BLOCK_M": 32}, ""), ({"NOT_A_BLOCK": 32, "num_warps": 4}, "NOT_A_BLOCK"),
+                           ({"kernel": {"BLOCK_M": 32, "BLOCK_X": 3}}, "BLOCK_X")])  # fmt: skip
+def test_block_sizes_that_no_kernel_has_are_named_at_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, sizes: Any, unknown: str
+) -> None:
+    install(mode="pinned", table_path=tmp_path, arch=ARCH, block_sizes=sizes)
+    launch(autotuner())
+    uninstall()
+    assert (f"block_sizes names {unknown}, which no launched kernel has" in caplog.text) == bool(unknown)
 
 
 def test_enumerated_autotuners_are_visible_without_a_log_setup(caplog: pytest.LogCaptureFixture) -> None:

@@ -56,7 +56,7 @@ def test_of_several_paths_the_first_table_of_the_architecture_is_used(tmp_path: 
     assert launched(kernel) == [64]
 
 
-@pytest.mark.parametrize(("content", "message"), [("{}", "not a per-arch table"), ('{"arch": ', "cut off")])
+@pytest.mark.parametrize(("content", "message"), [("{}", "not a per-arch table"), ('{"arch": ', "truncated")])
 def test_a_file_that_is_not_a_table_is_refused(tmp_path: Path, content: Any, message: str) -> None:
     (tmp_path / "sm90.json").write_text(content)
     with pytest.raises(PolicyError, match=message):

@@ -1,4 +1,4 @@
-"""What a command is made of: its function, the filters it takes, the database, and examples for its help."""
+"""How commands are built: from a function, its filters, the database, and examples for the help."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Target:
         kind = network_file_system(file.parent) if file is not None else ""
         if kind:
             print_message(
-                f"warning: this SQLite file is on {kind}, where locking is unreliable; let only one process write to it, "
+                f"warning: this SQLite file is on {kind}, where locking is unreliable. Let only one process write to it, "
                 "or use Postgres"
             )
         return Store(url)
@@ -123,7 +123,7 @@ def _selection(given: Mapping[str, Any]) -> Selection:
     )
 
 
-def nothing_matches(store: Store, kernel: str | None, what: str = "vote") -> str:
+def nothing_matches(store: Store, kernel: str | None, what: str = "votes") -> str:
     from tuning_registry.operations.status import what_there_is
 
-    return printable(f"no {what} matches. {what_there_is(store, kernel)}")
+    return printable(f"no {what} match. Recorded {what_there_is(store, kernel)}")

@@ -19,91 +19,16 @@ import hashlib
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
-from tuning_registry.db.schema import NO_RANK
+from tuning_registry.db.pending import Content, Environment, Pending, TimedEntry
 from tuning_registry.formats.sections import check_twin_keys
 from tuning_registry.model.canonical import dump_json, text_digest
 from tuning_registry.model.names import lookup_key, top_module
 from tuning_registry.model.packages import module_owners
 from tuning_registry.model.records import ByEntry, Header, Recording, TimedCandidates
-
-# What a recording may hold. Each kind has its own digest, and may arrive in its own file.
-KINDS = ("votes", "observations", "timings")
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """The software that a recording states; equal ones share a row."""
-
-    triton: str
-    packages: str
-    modules: str
-
-    @property
-    def digest(self) -> str:
-        """Identity of the row."""
-        return text_digest(f"{self.triton}\0{self.packages}\0{self.modules}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """One recording of a batch.
-
-    Attributes:
-        file: The file that it was read from.
-        header: Final header: run and rank are set.
-        is_named: Whether the run's name was given, not derived from the folder.
-        digests: Digest of the content, by kind, independent of how the file spells it. A kind that the recording does
-            not hold is absent.
-        environment: Its software.
-        vote_counts: Number of votes by architecture.
-        timing_count: Number of candidates' timings.
-        observation_count: Number of observations.
-    """
-
-    file: str
-    header: Header
-    is_named: bool
-    digests: Mapping[str, str]
-    environment: Environment
-    vote_counts: Mapping[str, int]
-    timing_count: int = 0
-    observation_count: int = 0
-
-    @property
-    def identity(self) -> tuple[str, int]:
-        """Run and rank; NO_RANK if the rank is unknown."""
-        assert self.header.run is not None
-        return self.header.run, NO_RANK if self.header.rank is None else self.header.rank
-
-
-@dataclass(frozen=True, slots=True)
-class TimedEntry:
-    """The timings of one entry's candidates, in columns: 24 bytes per candidate and recording.
-
-    Attributes:
-        configs: Numbers of the candidates.
-        digest: Of the entry's names and the candidates' texts.
-        of_set: Positions in `Batch.pending` of the recordings that chose from this set of candidates.
-        fingerprint: Of the set.
-        positions: Positions in `Batch.pending` of the recordings that timed exactly these.
-        times_ms: For each of them, for each candidate: median, 20th and 80th percentile; NaN if it failed.
-    """
-
-    configs: tuple[int, ...]
-    digest: bytes
-    of_set: array[int]
-    fingerprint: str
-    positions: array[int] = field(default_factory=lambda: array("i"))
-    times_ms: array[float] = field(default_factory=lambda: array("d"))
-
-    def columns_of(self, place: int) -> tuple[array[float], array[float], array[float]]:
-        """Medians, 20th and 80th percentiles of one candidate, by position."""
-        width = 3 * len(self.configs)
-        start = 3 * place
-        return self.times_ms[start::width], self.times_ms[start + 1 :: width], self.times_ms[start + 2 :: width]
 
 
 @dataclass(slots=True)
@@ -283,6 +208,49 @@ class Batch:
                 for key, fingerprint in fingerprints.items():
                     if key not in timed or timed[key].fingerprint != fingerprint:
                         yield self._entry(arch, kernel, key), fingerprint
+
+    def contents(self, positions: set[int]) -> dict[int, Content]:
+        """The content of some recordings, in one pass over the batch."""
+        found = {position: Content() for position in positions}
+        if not found:
+            return found
+        for (entry, config), voters in self.votes.items():
+            for position in positions.intersection(voters):
+                found[position].votes[entry] = config
+        for position, entry, seen, reason in self.observations:
+            if position in positions:
+                found[position].observations[entry] = (seen, reason)
+        self._add_timings_to(found)
+        for stated, holders in self.candidate_sets.items():
+            for position in positions.intersection(holders):
+                found[position].candidate_sets.add(stated)
+        return found
+
+    def _add_timings_to(self, found: Mapping[int, Content]) -> None:
+        for (entry, _), timed in self.timings.items():
+            width = 3 * len(timed.configs)
+            for place, position in enumerate(timed.positions):
+                if position in found:
+                    times = timed.times_ms[place * width : (place + 1) * width].tobytes()
+                    found[position].timings[entry] = (timed, times)
+
+    def entry_digest(self, entry: int) -> str:
+        """The digest of an entry in the database."""
+        arch, kernel, key = self.entries[entry]
+        return text_digest(f"{arch}\0{kernel}\0{key}")
+
+    def votes_digest(self, votes: Mapping[int, int]) -> str:
+        """The digest of a recording that holds these votes, config by entry."""
+        return _joint_digest(self._choice_digest(choice) for choice in votes.items())
+
+    def timings_digest(self, content: Content, entries: AbstractSet[int], sets: AbstractSet[tuple[int, str]]) -> str:
+        """The digest of a recording that holds the timings of these entries, and these candidate sets."""
+        parts = [timed.digest + times for entry, (timed, times) in content.timings.items() if entry in entries]
+        for entry, fingerprint in sets:
+            timed_here = content.timings.get(entry)
+            if timed_here is None or timed_here[0].fingerprint != fingerprint:
+                parts.append(self._statement_digest(entry, fingerprint))
+        return _joint_digest(parts) if parts else ""
 
 
 def _joint_digest(parts: Iterable[bytes]) -> str:

@@ -43,9 +43,11 @@ class Reading:
         while rows := cursor.fetchmany(_BULK):
             yield from rows
 
-    def chunked(self, build: Callable[[Sequence[T]], sa.Select[Any]], values: Sequence[T]) -> Iterator[Row]:
-        """The rows of one query per 500 values, since databases limit the parameters of a statement."""
-        for part in in_chunks(values):
+    def chunked(
+        self, build: Callable[[Sequence[T]], sa.Select[Any]], values: Sequence[T], each: int = 1
+    ) -> Iterator[Row]:
+        """The rows of one query per 500 parameters, since databases limit them; `each` value has so many."""
+        for part in in_chunks(values, _CHUNK // each):
             yield from self.rows(build(part))
 
     def once(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
@@ -71,7 +73,7 @@ class Reading:
         return dialects.engine_name(self.connection)
 
 
-def in_chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+def in_chunks(values: Sequence[T], size: int = _CHUNK) -> Iterator[Sequence[T]]:
     """Parts of at most 500 values, as many as every database binds in one statement."""
-    for start in range(0, len(values), _CHUNK):
-        yield values[start : start + _CHUNK]
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

@@ -11,8 +11,25 @@ from tuning_registry.errors import UsageError
 
 # What a recorder reads before it inserts, to see whether a row exists. To votes, timings and everything else it can
 # only add.
-_LOOKED_UP: Final = ("environments", "environment_modules", "recorded_runs", "recordings", "entries", "configs")
-_RECORDED: Final = (*_LOOKED_UP, "recording_archs", "votes", "timings", "observations", "candidate_sets")
+_LOOKED_UP: Final = (
+    "environments",
+    "environment_modules",
+    "source_sets",
+    "hardware",
+    "recorded_runs",
+    "recordings",
+    "entries",
+    "configs",
+)
+_RECORDED: Final = (
+    *_LOOKED_UP,
+    "kernel_sources",
+    "recording_archs",
+    "votes",
+    "timings",
+    "observations",
+    "candidate_sets",
+)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _TABLE_IN_SQL = re.compile(r'\b(?:FROM|JOIN|INTO|COPY|UPDATE|TABLE)\s+"?(\w+)', re.IGNORECASE)
 PREFIX: Final = "tuning_registry"

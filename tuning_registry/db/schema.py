@@ -10,7 +10,7 @@ import sqlalchemy as sa
 # Not Alembic's default name, which MLflow and Optuna use in a shared database.
 VERSION_TABLE: Final = "tuning_registry_alembic_version"
 # Every revision ever released, oldest first; the last is what this schema declares.
-REVISIONS: Final = ("0001", "0002")
+REVISIONS: Final = ("0001", "0002", "0003")
 HEAD: Final = REVISIONS[-1]
 
 CURRENT: Final = ""  # in `recordings.superseded_at`: it counts
@@ -53,6 +53,38 @@ environment_modules = sa.Table(
     sa.Column("version", ByteText, nullable=False),
 )
 
+# The sources of the kernels' functions that a recording states. A fleet normally has one set, so that a recording
+# costs one integer. `digest` is the SHA-256 of the pairs.
+source_sets = sa.Table(
+    "source_sets",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("digest", ByteText, nullable=False, unique=True),
+)
+
+kernel_sources = sa.Table(
+    "kernel_sources",
+    metadata,
+    sa.Column("source_set_id", Id, sa.ForeignKey("source_sets.id"), primary_key=True),
+    sa.Column("kernel_digest", ByteText, primary_key=True),  # of its name, which may be too long for an index
+    sa.Column("kernel", ByteText, nullable=False),
+    sa.Column("source", ByteText, nullable=False),  # SHA-256 of the function's source
+)
+
+# What devices and their software report; equal rows are shared. `digest` is the SHA-256 of the other columns.
+hardware = sa.Table(
+    "hardware",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("digest", ByteText, nullable=False, unique=True),
+    sa.Column("driver", ByteText),
+    sa.Column("cuda", ByteText),
+    sa.Column("ptxas", ByteText),
+    sa.Column("sm_clock_mhz", sa.Integer),
+    sa.Column("memory_clock_mhz", sa.Integer),
+    sa.Column("power_limit_w", sa.Integer),
+)
+
 recorded_runs = sa.Table(
     "recorded_runs",
     metadata,
@@ -82,8 +114,18 @@ recordings = sa.Table(
     # When a later recording of the same rank superseded it; CURRENT for the one that counts. Not NULL, which a
     # unique constraint would allow twice.
     sa.Column("superseded_at", ByteText, nullable=False),
+    # Since version 2 of recordings; null in version 1.
+    sa.Column("process_id", ByteText),  # the recording's `id`
+    sa.Column("attempt", sa.Integer),
+    sa.Column("local_rank", sa.Integer),
+    sa.Column("device_uuid", ByteText),
+    # Without foreign keys, which SQLite cannot add to a table that exists.
+    sa.Column("source_set_id", Id),
+    sa.Column("hardware_id", Id),
+    sa.Column("extra", ByteText),  # canonical JSON
     sa.UniqueConstraint("run_id", "rank", "superseded_at"),
     sa.Index(None, "votes_digest"),
+    sa.Index(None, "process_id"),
 )
 
 # How many votes a recording holds on each architecture, so that lists of runs and the header of a table need not

@@ -42,6 +42,12 @@ class Writing(Reading):
                 sa.update(schema.recordings).where(schema.recordings.c.id.in_(chunk)).values(superseded_at=now)
             )
 
+    def delete_replaced(self, recording_id: int, *, timings: bool) -> None:
+        """Delete what a later state of a recording states anew: observations and counts of votes, and maybe timings."""
+        tables = [schema.observations, schema.recording_archs]
+        for table in [*tables, schema.timings, schema.candidate_sets] if timings else tables:
+            self.connection.execute(sa.delete(table).where(table.c.recording_id == recording_id))
+
     def set_withdrawn(self, run: str, withdrawn_at: str | None) -> None:
         """Withdraw a run, or restore it with None."""
         runs = schema.recorded_runs
@@ -73,7 +79,7 @@ class Writing(Reading):
     def insert_missing(self, table: sa.Table, rows: dict[str, dict[str, Any]]) -> tuple[dict[str, int], int]:
         """Insert the rows whose digest the table lacks, in the order of their digests.
 
-        The caller holds the write lock, so nobody else writes meanwhile.
+        The caller holds the write lock, so no other process writes meanwhile.
 
         Args:
             table: A table with the columns `id` and `digest`.

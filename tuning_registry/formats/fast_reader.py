@@ -79,7 +79,7 @@ class QuickReader:
         self._infinite = 0
         quoted = data.replace(b"Infinity", b'"Infinity"') if infinite else data
         try:
-            recording = self._read_version_1(quoted, file) or self._read_seed(quoted, file)
+            recording = self._read_recording(quoted, file) or self._read_seed(quoted, file)
         except RegistryError:
             return None
         return recording if self._infinite == infinite else None
@@ -92,8 +92,8 @@ class QuickReader:
         votes = self._entries(_decode(_ENTRIES, data), self._votes)
         return Recording(file, Header(), votes[0]) if votes and votes[1] == data.count(b":") else None
 
-    def _read_version_1(self, data: bytes, file: str) -> Recording | None:
-        """A version 1 recording: votes and timings are read fast, everything else strictly."""
+    def _read_recording(self, data: bytes, file: str) -> Recording | None:
+        """A recording of version 1 or 2: votes and timings are read fast, everything else strictly."""
         document = _decode(_DOCUMENT, data) if b'"format"' in data else None
         if document is None or "format" not in document:
             return None

@@ -62,7 +62,7 @@ def load(
         if table.unusable:
             (kernel, key), why = next(iter(table.unusable.items()))
             warn(
-                "%s: unusable entries: %s, first %s %s: %s. Looking them up is a miss.",
+                "%s: unusable entries: %s, first %s %s: %s. Launches that need them are misses.",
                 file,
                 len(table.unusable),
                 kernel,
@@ -114,4 +114,4 @@ def _home_expanded(path: str | os.PathLike[str]) -> Path:
 def _warn_of_other_triton(table: TunedTable, file: Path) -> None:
     made, here = table.provenance.get("triton", ""), installed_triton()
     if made and here and made.partition("+")[0] != here.partition("+")[0]:
-        warn("%s was recorded with Triton %s; this is %s", file, made, here)
+        warn("%s was recorded with Triton %s; this process uses Triton %s", file, made, here)

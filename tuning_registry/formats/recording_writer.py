@@ -1,4 +1,4 @@
-"""Writing recordings in version 1, which `recordings` reads, from one JSON text per entry."""
+"""Writing recordings in version 2, which `recordings` reads, from one JSON text per entry."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.records import Header, Observation, Recording, TimedCandidates
 
 _CHUNK_BYTES: Final = 1 << 18
+# The head of a file holds the first ones: recorders look there for a rival's run.
+_FACTS: Final = ("run", "rank", "world_size", "host", "triton", "source", "packages", "modules")
+_FACTS_SINCE_2: Final = ("id", "attempt", "local_rank", "sources", "extra")
+_DEVICE: Final = ("device_name", "device_arch", "multiprocessor_count")
 
 # By section, architecture, kernel and key: the JSON text of the value. For a vote it is the canonical text of its config.
 Texts = Mapping[str, Mapping[str, Mapping[str, Mapping[str, bytes]]]]
@@ -93,18 +97,25 @@ def _object(members: Iterable[tuple[str, Iterable[bytes]]]) -> Iterator[bytes]:
 
 
 def _header_fields(header: Header) -> dict[str, Any]:
-    document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
-    for name in ("run", "rank", "world_size", "host", "triton", "source"):
-        if getattr(header, name) is not None:
-            document[name] = getattr(header, name)
-    for name in ("packages", "modules"):
-        if getattr(header, name):
-            document[name] = dict(getattr(header, name))
-    device = {
-        "name": header.device_name,
-        "arch": header.device_arch,
-        "multiprocessor_count": header.multiprocessor_count,
+    """The fields that the header states. One without an `id` is written in version 1, which has no such field."""
+    if header.id is None:
+        return {"format": FORMAT, "version": 1, **_stated(header, _FACTS), **_device(header, _DEVICE)}
+    facts = _stated(header, (*_FACTS, *_FACTS_SINCE_2)) | _stated(header.hardware, ("cuda", "ptxas"))
+    return {"format": FORMAT, "version": VERSION, **facts, **_device(header, (*_DEVICE, "device_uuid"))}
+
+
+def _stated(holder: object, names: Iterable[str]) -> dict[str, Any]:
+    """The fields that are neither None nor an empty mapping, in the order of their names."""
+    values = {name: getattr(holder, name) for name in names}
+    return {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+        if value is not None and value != {}
     }
-    if any(value is not None for value in device.values()):
-        document["device"] = {name: value for name, value in device.items() if value is not None}
-    return document
+
+
+def _device(header: Header, names: Iterable[str]) -> dict[str, Any]:
+    device = {name.removeprefix("device_"): value for name, value in _stated(header, names).items()}
+    if header.id is not None:
+        device |= _stated(header.hardware, ("driver", "sm_clock_mhz", "memory_clock_mhz", "power_limit_w"))
+    return {"device": device} if device else {}

@@ -1,4 +1,4 @@
-"""The strict reader of per-rank recording files, in the form of the seed and in version 1."""
+"""The strict reader of per-rank recording files, in the form of the seed and in versions 1 and 2."""
 
 from __future__ import annotations
 
@@ -14,13 +14,32 @@ from tuning_registry.formats.files import kind_of, parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.model.canonical import check_text, config_text, describe
 from tuning_registry.model.names import lookup_key
-from tuning_registry.model.records import IMPOSSIBLE_TIME, Header, Observation, Recording, TimedCandidates, Timing
+from tuning_registry.model.records import (
+    IMPOSSIBLE_TIME,
+    Hardware,
+    Header,
+    Observation,
+    Recording,
+    TimedCandidates,
+    Timing,
+)
 
 FORMAT = "tuning-registry recording"
-VERSION = 1
+VERSION = 2  # that is written; version 1 is read for ever
+_VERSIONS = (1, 2)
 _RANK_NAME = re.compile(r"(?P<prefix>.*)\.rank(?P<rank>[0-9]{1,9})\.json")
-_DEVICE_FIELDS = {"name": "device_name", "arch": "device_arch", "multiprocessor_count": "multiprocessor_count"}
-_HEADER_FIELDS = ("run", "rank", "world_size", "host", "triton", "packages", "modules", "source")
+# Fields of the header by the version that brought them. Later ones are in `extra`.
+_HEADER_FIELDS = {
+    1: ("run", "rank", "world_size", "host", "triton", "packages", "modules", "source"),
+    2: ("id", "attempt", "local_rank", "sources", "extra"),
+}
+# Names in a recording, and in our header.
+_DEVICE_FIELDS = {
+    1: {"name": "device_name", "arch": "device_arch", "multiprocessor_count": "multiprocessor_count"},
+    2: {"uuid": "device_uuid"},
+}
+_DEVICE_HARDWARE = ("driver", "sm_clock_mhz", "memory_clock_mhz", "power_limit_w")  # the rest of `device`
+_HARDWARE = ("cuda", "ptxas")  # outside `device`
 SECTIONS: Final = ("votes", "observations", "timings", "candidate_sets")
 
 T = TypeVar("T")
@@ -47,10 +66,10 @@ def parse_recording(data: bytes, file: str) -> Recording:
         if not isinstance(document, dict):
             raise FormatError(f"expected a recording (a JSON object), found {describe(document)}")
         if "format" in document:
-            return _from_version_1(document, file)
+            return _from_document(document, file)
         other = kind_of(document)
         if other:
-            raise FormatError(f"this is {other}, not a recording {{arch: {{kernel: {{key: config}}}}}}")
+            raise FormatError(f"expected a recording {{arch: {{kernel: {{key: config}}}}}}, found {other}")
         if _holds_timings(document):
             return _from_timings(document, file)
         return Recording(file, Header(), read_entries(document, _config))
@@ -78,22 +97,15 @@ def _from_timings(document: Mapping[str, Any], file: str) -> Recording:
     return Recording(file, Header(), {}, timings=read_entries(document, read_timings))
 
 
-def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
-    if document["format"] != FORMAT:
-        raise FormatError(f"expected {FORMAT!r}, found {describe(document['format'])}", ("format",))
-    version = document.get("version")
-    if type(version) is not int or version != VERSION:
-        newer = "; a newer tuning-registry may read it" if type(version) is int and version > VERSION else ""
-        raise FormatError(f"expected recording version {VERSION}, found {describe(version)}{newer}", ("version",))
-    unknown = document.keys() - {"format", "version", "device", *_HEADER_FIELDS, *SECTIONS}
+def _from_document(document: Mapping[str, Any], file: str) -> Recording:
+    """A recording of version 1 or 2."""
+    version = _version_of(document)
+    known = ("format", "version", "device", *_fields_of(version), *SECTIONS, *(_HARDWARE if version > 1 else ()))
+    unknown = document.keys() - set(known)
     if unknown:
-        raise FormatError("unknown field of a version 1 recording", (min(unknown),))
-    fields = {name: document[name] for name in _HEADER_FIELDS if document.get(name) is not None}
-    device = document["device"] if document.get("device") is not None else {}
-    if not isinstance(device, dict) or device.keys() - _DEVICE_FIELDS.keys():
-        raise FormatError(f"expected an object with {', '.join(_DEVICE_FIELDS)}", ("device",))
-    fields |= {_DEVICE_FIELDS[name]: value for name, value in device.items()}
-    for name in ("run", "rank", "votes"):
+        hint = "; what later versions add is in 'extra'" if version > 1 else ""
+        raise FormatError(f"unknown field of a version {version} recording{hint}", (min(unknown),))
+    for name in ("run", "rank", "votes", *(["id"] if version > 1 else [])):
         if document.get(name) is None:
             raise FormatError(f"required field {name!r} is missing", (name,))
 
@@ -106,13 +118,41 @@ def _from_version_1(document: Mapping[str, Any], file: str) -> Recording:
     return checked(
         Recording(
             file,
-            Header(**fields),
+            _header(document, version),
             section("votes", _config),
             section("observations", _observation),
             section("timings", read_timings),
             section("candidate_sets", check_text),
         )
     )
+
+
+def _version_of(document: Mapping[str, Any]) -> int:
+    if document["format"] != FORMAT:
+        raise FormatError(f"expected {FORMAT!r}, found {describe(document['format'])}", ("format",))
+    version = document.get("version")
+    if type(version) is not int or version not in _VERSIONS:
+        newer = "; a newer tuning-registry may read it" if type(version) is int and version > VERSION else ""
+        raise FormatError(f"expected recording version 1 or {VERSION}, found {describe(version)}{newer}", ("version",))
+    return version
+
+
+def _fields_of(version: int) -> tuple[str, ...]:
+    return tuple(name for since, names in _HEADER_FIELDS.items() if since <= version for name in names)
+
+
+def _header(document: Mapping[str, Any], version: int) -> Header:
+    fields = {name: document[name] for name in _fields_of(version) if document.get(name) is not None}
+    names = {name: ours for since, held in _DEVICE_FIELDS.items() if since <= version for name, ours in held.items()}
+    measured = _DEVICE_HARDWARE if version > 1 else ()
+    device = document["device"] if document.get("device") is not None else {}
+    if not isinstance(device, dict) or device.keys() - {*names, *measured}:
+        raise FormatError(f"expected an object with {', '.join([*names, *measured])}", ("device",))
+    fields |= {names[name]: value for name, value in device.items() if name in names}
+    if version > 1:
+        held = [(device, name) for name in measured] + [(document, name) for name in _HARDWARE]
+        fields["hardware"] = Hardware(**{name: place.get(name) for place, name in held})
+    return Header(**fields)
 
 
 def checked(recording: Recording) -> Recording:
@@ -151,7 +191,9 @@ def _refuse_both_kinds(recording: Recording) -> None:
         if lookup_key(key) in map(lookup_key, recording.votes.get(arch, {}).get(kernel, {}))
     ]
     if both:
-        raise FormatError("this entry has a vote and an observation; expected one of them", ("observations", *both[0]))
+        raise FormatError(
+            "this entry has a vote and an observation; expected only one of them", ("observations", *both[0])
+        )
 
 
 def _config(value: Any) -> str:

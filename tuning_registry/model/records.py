@@ -6,14 +6,15 @@ import bisect
 import functools
 import itertools
 import math
+import re
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tuning_registry.errors import FormatError
-from tuning_registry.model.canonical import check_text, describe, text_digest
+from tuning_registry.model.canonical import check_text, describe, dump_json, text_digest
 from tuning_registry.model.names import normal_distribution
 
 T = TypeVar("T")
@@ -74,9 +75,7 @@ class TimedCandidates:
     @property
     def times_ms(self) -> Sequence[Times | None]:
         """The times in the order of the configs; None for a candidate that failed."""
-        flat = array("d", self.packed_ms)
-        triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-        return [None if math.isnan(three[0]) else three for three in triples]
+        return unpack_times(self.packed_ms)
 
     def may_win(self, text: str) -> bool:
         """Whether a candidate has a time here, or is not among those that were timed."""
@@ -90,6 +89,13 @@ class TimedCandidates:
     def fingerprint(self) -> str:
         """Digest of the candidates (`candidate_set_digest`)."""
         return _digest_of_sorted(self.configs)
+
+
+def unpack_times(packed_ms: bytes) -> list[Times | None]:
+    """The times of each candidate, packed as in `TimedCandidates`; None for a candidate that failed."""
+    flat = array("d", packed_ms)
+    triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return [None if math.isnan(three[0]) else three for three in triples]
 
 
 def candidate_set_digest(configs: Iterable[str]) -> str:
@@ -113,6 +119,39 @@ class Observation:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What a device and its software report when a recording begins; None if it could not be read. Never checked by a vote.
+
+    Attributes:
+        driver: Version of the device's driver.
+        cuda: Version of the CUDA (or ROCm) runtime.
+        ptxas: Version of the assembler that Triton calls.
+        sm_clock_mhz: Maximum clock of the multiprocessors, in MHz.
+        memory_clock_mhz: Maximum clock of the memory, in MHz.
+        power_limit_w: Power limit, in watts.
+    """
+
+    driver: str | None = None
+    cuda: str | None = None
+    ptxas: str | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_limit_w: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check every value.
+
+        Raises:
+            FormatError: A value has the wrong type or range.
+        """
+        for name in ("driver", "cuda", "ptxas"):
+            if getattr(self, name) is not None:
+                check_text(getattr(self, name), (name,))
+        for name in ("sm_clock_mhz", "memory_clock_mhz", "power_limit_w"):
+            _check_count(getattr(self, name), 0, name)
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """The facts that a recording states about itself; None or an empty value means that it does not state one.
@@ -129,6 +168,13 @@ class Header:
         packages: Version by distribution name.
         modules: Distribution name by top-level module ("fla" belongs to "fla-core").
         source: Free text about the origin of the recording.
+        id: 32 hexadecimal digits, drawn once per process and attempt: two states of one recording have the same.
+        attempt: How often the launcher had restarted the job.
+        local_rank: Rank on the host, from 0.
+        device_uuid: Identity of the device, as the driver reports it.
+        hardware: What the device and its software report.
+        sources: SHA-256 of the source of each kernel's function, by kernel.
+        extra: What a later version adds, by name; kept, and otherwise ignored.
     """
 
     run: str | None = None
@@ -142,6 +188,13 @@ class Header:
     packages: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
     source: str | None = None
+    id: str | None = None
+    attempt: int | None = None
+    local_rank: int | None = None
+    device_uuid: str | None = None
+    hardware: Hardware = field(default_factory=Hardware)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -161,6 +214,10 @@ class Header:
             raise FormatError(f"{NOT_STATED!r} means that no version is stated; leave the field out", ("triton",))
         object.__setattr__(self, "packages", _normal_packages(self.packages))
         _check_strings(self.modules, "modules")
+        if self.id is not None and not _ID.fullmatch(self.id):
+            raise FormatError(f"expected 32 hexadecimal digits, found {describe(self.id)}", ("id",))
+        _check_sources(self.sources)
+        _check_extra(self.extra)
 
 
 # Reasons of observations: why a choice does not vote. Databases store them.
@@ -168,12 +225,16 @@ SINGLE_CANDIDATE: Final = "single candidate"
 ALL_FAILED: Final = "every candidate failed"
 IMPOSSIBLE_TIME: Final = "impossible time"  # of the winner
 ECHO: Final = "echo of Triton's disk cache"
-IN_A_CACHE: Final = "winner in a Triton cache"  # nobody knows which rank timed it, or whether one rank did
+IN_A_CACHE: Final = "winner in a Triton cache"  # it is unknown which rank timed it, or whether a single one did
 # Prefix of the reason of an observation of a pinned launch that the table did not decide.
 MISS_REASON = "miss: "
 NOT_STATED = "none"  # how a filter selects recordings that do not state a version; not a version itself
-_TEXTS = ("run", "host", "device_name", "device_arch", "triton", "source")
-_COUNTS = {"rank": 0, "world_size": 1, "multiprocessor_count": 0}
+NO_TEXT: Final = "config that a recording cannot hold"  # a launch option out of range, for instance
+TWO_SOURCES: Final = "two functions of this name"  # in one process: nobody can tell whose choice it is
+_TEXTS = ("run", "host", "device_name", "device_arch", "triton", "source", "id", "device_uuid")
+_COUNTS = {"rank": 0, "world_size": 1, "multiprocessor_count": 0, "attempt": 0, "local_rank": 0}
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
 _INT32 = 2**31  # the limit of an INTEGER column in Postgres
 
 
@@ -190,6 +251,23 @@ def _check_strings(value: object, name: str) -> None:
         check_text(item, (name, key))
 
 
+def _check_sources(sources: object) -> None:
+    _check_strings(sources, "sources")
+    assert isinstance(sources, Mapping)
+    for kernel, digest in sources.items():
+        if not kernel or not _HASH.fullmatch(digest):
+            raise FormatError(f"expected a SHA-256 by kernel, found {describe(digest)}", ("sources", kernel))
+
+
+def _check_extra(extra: object) -> None:
+    if not isinstance(extra, Mapping):
+        raise FormatError(f"expected an object, found {describe(extra)}", ("extra",))
+    try:
+        dump_json(extra)
+    except (TypeError, ValueError, RecursionError):
+        raise FormatError("expected JSON with finite numbers", ("extra",)) from None
+
+
 def _normal_packages(packages: Mapping[str, str]) -> dict[str, str]:
     """Versions under the normal form of each distribution's name."""
     _check_strings(packages, "packages")
@@ -197,11 +275,11 @@ def _normal_packages(packages: Mapping[str, str]) -> dict[str, str]:
     for name, version in packages.items():
         known = normal.setdefault(normal_distribution(name), version)
         if not name or not version or version == NOT_STATED:
-            raise FormatError(
-                "expected a name and a version; leave the package out if there is none", ("packages", name)
-            )
+            raise FormatError("expected a name and a version; omit a package that has none", ("packages", name))
         if known != version:
-            raise FormatError("the same distribution has two spellings and two versions", ("packages", name))
+            raise FormatError(
+                "this distribution appears under two spellings with different versions", ("packages", name)
+            )
     return normal
 
 

@@ -94,7 +94,7 @@ class _Explainer:
 
     Args:
         election: The entries with votes or pins.
-        policy: The policy that was asked for.
+        policy: The requested policy.
     """
 
     def __init__(self, election: Election, policy: str) -> None:

@@ -1,4 +1,4 @@
-"""What timings say about configs: differences, slowdowns, and the winners of policies that judge by time.
+"""Timings as evidence about configs: differences, slowdowns, and the winners of policies that judge by time.
 
 Pure functions, standard library only. A config's times are `{rank: (median, p20, p80)}` in milliseconds, with None
 for a rank on which it failed. A rank is identified by the id of its recording.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.matching import value_text
@@ -13,6 +13,7 @@ from tuning_registry.model.names import ANY_KEY
 from tuning_registry.runtime.decision import (
     BANNED,
     FAULT,
+    LAUNCH_OPTIONS,
     Decision,
     all_banned,
     allowed_candidates,
@@ -20,16 +21,46 @@ from tuning_registry.runtime.decision import (
     decide,
 )
 from tuning_registry.runtime.guard import guarded, warn_once
+from tuning_registry.runtime.job.devices import Devices
 from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.misses import Miss
-from tuning_registry.runtime.triton import coverage
+from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.tables import TableSource
 from tuning_registry.runtime.triton.keys import Call
 from tuning_registry.runtime.triton.watch import Launch
 
-if TYPE_CHECKING:
-    from tuning_registry.runtime.session import Session
-
 _ERROR_LENGTH = 200  # of Triton's errors, some of which quote the whole kernel
+
+
+class Job(Protocol):
+    """What deciding launches needs to know of a session, and tells it (`session.Session`)."""
+
+    policy: AutotunePolicy
+    tables: TableSource
+    devices: Devices
+    bare_names: dict[str, dict[str, bool]]
+
+    @property
+    def pins(self) -> bool:
+        """Whether this session decides launches, rather than Triton."""
+
+    def key(self, call: Call) -> str | None:
+        """The shape key of a call, if it has one."""
+
+    def warn_if_unknown(self, arch: str) -> None:
+        """Warn once if the architecture is not known."""
+
+    def note_decision(self, call: Call, arch: str, key: str | None, decision: Decision[Any]) -> bool:
+        """Note what is about to be launched; whether it is a miss that is new."""
+
+    def note_launch(self, call: Call, arch: str, key: str | None, decision: Decision[Any], *, is_news: bool) -> None:
+        """Note the choice of a launch that has succeeded."""
+
+    def note_failure(self, call: Call, arch: str, key: str | None, candidate: Any) -> None:
+        """Record that the config of an entry does not run."""
+
+    def note_refusal(self, autotuner: Any, miss: Miss) -> None:
+        """Note a launch that was refused."""
 
 
 class _Place:
@@ -52,9 +83,10 @@ class Pinning:
         session: Supplies policy, tables and logs.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Job) -> None:
         self._session = session
         self._policy = session.policy
+        self._parameters: dict[str, bool] = {}  # of every kernel that was decided
 
     def pin(self, call: Call, pruned: list[Any], kept: dict[Any, Any]) -> Launch:
         """Decide a launch, and note a miss.
@@ -66,7 +98,8 @@ class Pinning:
         try:
             decision = self._decide(place)
         except LaunchError as error:
-            guarded("noting a refusal", self._note_refusal, place, error.miss)
+            miss = Miss(place.arch, call.kernel, place.key or "", error.miss, "error")
+            guarded("noting a miss", self._session.note_refusal, call.autotuner, miss)
             raise
         return self._launch(place, decision)
 
@@ -79,9 +112,7 @@ class Pinning:
         kernel = guarded("naming a kernel", lambda: call.kernel) or "(a kernel without a name)"
         arch = guarded("naming the architecture", lambda: self._session.devices.current().arch) or ""
         if self._policy.on_miss == "error" and not self._policy.is_invariant(kernel):
-            guarded(
-                "noting a miss", self._session.note_miss, call.autotuner, Miss("", kernel, "", FAULT, "error"), None
-            )
+            guarded("noting a miss", self._session.note_refusal, call.autotuner, Miss("", kernel, "", FAULT, "error"))
             raise LaunchError(
                 f"{kernel} could not be pinned because of a fault in tuning_registry itself; the log describes the fault. "
                 "To launch it anyway, set on_miss to min_cost.", FAULT,
@@ -112,6 +143,13 @@ class Pinning:
         if candidates and not left:
             raise LaunchError(all_banned(kernel, key, table), BANNED)
         return left
+
+    def unknown_sizes(self) -> list[str]:
+        """The parameters in the policy's block sizes that no launched kernel has; empty if nothing was decided."""
+        stated = set(self._policy.block_sizes)
+        for kernel, sizes in self._policy.block_sizes.items():
+            stated = stated - {kernel} | set(sizes) if isinstance(sizes, Mapping) else stated
+        return sorted(stated - set(self._parameters) - LAUNCH_OPTIONS) if self._parameters else []
 
     def _decide(self, place: _Place) -> Decision[Any]:
         """The decision for an autotuner, architecture and key; kept, so that every form of a call gets the same one."""
@@ -146,6 +184,7 @@ class Pinning:
             if not allowed_candidates(call.kernel, key, place.pruned, table):
                 raise LaunchError(all_banned(call.kernel, key, table), BANNED)
             return Decision(place.pruned[0], "single")
+        self._parameters.update(dict.fromkeys((name for config in configs for name in config.kwargs), True))
         rank = current_place().rank if self._policy.chaos else 0
         decision = decide(call.kernel, key, configs, place.pruned, table, self._policy, rank,
                           other_spellings=() if key is None else call.other_keys(key), failed=failed)  # fmt: skip
@@ -232,12 +271,6 @@ class Pinning:
             raise LaunchError(f"the table bans every candidate of {kernel}, so nothing was launched", BANNED)
         return left
 
-    def _note_refusal(self, place: _Place, reason: str) -> None:
-        autotuner, kernel = place.call.autotuner, place.call.kernel
-        if len(autotuner.configs) > 1:
-            self._session.coverage.reach(kernel, coverage.REFUSED, len(autotuner.configs))
-        self._session.note_miss(autotuner, Miss(place.arch, kernel, place.key or "", reason, "error"), None)
-
 
 _NO_CONFIG = '{"kwargs": {}}'
 
@@ -245,7 +278,9 @@ _NO_CONFIG = '{"kwargs": {}}'
 def _forget_banned(autotuner: Any, banned: Container[str]) -> None:
     """Take banned configs out of Triton's cache of winners, which may have been filled before `install`."""
     cache = getattr(autotuner, "cache", None)
-    for key, config in list(cache.items()) if isinstance(cache, dict) else ():
+    if not isinstance(cache, dict):
+        return
+    for key, config in list(cache.items()):
         text = live_config_text(config)
         if text is not None and value_text(text) in banned:
             cache.pop(key, None)

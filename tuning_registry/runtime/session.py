@@ -61,6 +61,9 @@ class Session:
         if self._is_closed or self._process != os.getpid():
             return
         self._is_closed = True
+        unknown = self._pinning.unknown_sizes()
+        if unknown:
+            warn("block_sizes names %s, which no launched kernel has", ", ".join(unknown))
         if self.policy.verify_every and not self.was_verified:
             warn("verify_every is %s, but the script never called maybe_verify_choices(step), so nothing was compared: only "
                  "the script knows a step that all ranks reach", self.policy.verify_every)  # fmt: skip
@@ -180,10 +183,12 @@ class Session:
         if recorder is not None and key is not None:
             recorder.miss((arch, call.kernel, key), live_config_text(candidate), FAILED)
 
-    def note_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
-        """Note and record a miss."""
+    def note_refusal(self, autotuner: Any, miss: Miss) -> None:
+        """Note and record a miss whose launch was refused."""
+        if len(autotuner.configs) > 1:
+            self.coverage.reach(miss.kernel, coverage.REFUSED, len(autotuner.configs))
         if self.misses.note(miss):
-            self._record_miss(autotuner, miss, candidate)
+            self._record_miss(autotuner, miss, None)
 
     def _record_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
         key = miss.key or (_NO_TEXT if miss.reason == UNSUPPORTED_KEY else "")
@@ -198,7 +203,7 @@ class Session:
         if recorder is None:
             return None
         if is_interpreted(autotuner):
-            warn_once("interpreter", "kernels run in Triton's interpreter, whose timings are meaningless: nothing is "
+            warn_once("interpreter", "kernels run in Triton's interpreter, whose timings are meaningless, so nothing is "
                       "recorded for them")  # fmt: skip
             return None
         recorder.device = device

@@ -29,7 +29,7 @@ def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
     else:
         announce("Triton tunes as usual; nothing is recorded or pinned")
     if policy.chaos:
-        announce("chaos: ranks are given different configs on purpose")
+        announce("chaos: ranks get different configs on purpose")
 
 
 def log_end(

@@ -50,7 +50,7 @@ def test_two_jobs_of_one_name_in_one_folder_are_told_apart_by_file(store: Store,
     assert {run.name for run in list_runs(store)} == {"nightly", "other"}
 
 
-def test_timings_beside_a_recording_follow_it_under_its_other_name(store: Store, tmp_path: Path) -> None:
+def test_timings_next_to_a_recording_follow_it_under_its_other_name(store: Store, tmp_path: Path) -> None:
     write_recording(
         tmp_path / "rec.rank0.json",
         version_1({"sm90": {"k": {"M=1": A}}}, run="nightly", rank=0, triton="3.6.0", source="here"),
@@ -72,7 +72,7 @@ def test_one_distribution_has_one_spelling(store: Store, tmp_path: Path) -> None
         document = version_1({"sm90": {"fla.k": {"M=1": A}}}, rank=rank, packages=stated)
         return take(store, write_recording(tmp_path / "r.json", document), run=None, **options)
 
-    with pytest.raises(RecordingError, match="the same distribution has two spellings and two versions"):
+    with pytest.raises(RecordingError, match="this distribution appears under two spellings with different versions"):
         record({"fla-core": "1.0", "fla_core": "2.0"})
     with pytest.raises(RecordingError, match="at packages/x: expected a name and a version"):
         record({"x": "none"})

@@ -120,7 +120,7 @@ def test_version_1_keeps_everything_it_says(store: Store, tmp_path: Path) -> Non
     counts = all_rows(store)
     assert (counts["timings"], counts["observations"], counts["candidate_sets"], counts["votes"]) == (2, 1, 1, 1)
     made = export_table(store, Selection(arch="sm90"))
-    assert list(made.payload["kernels"]) == ["fla.k"]  # an observation is no vote
+    assert list(made.payload["kernels"]) == ["fla.k"]  # an observation is not a vote
     assert made.payload["source"] == "nightly"
     assert made.payload["packages"] == {"flash-linear-attention": "0.6.0"}
     assert made.devices == {"NVIDIA H200 (132 multiprocessors)": 1}
@@ -170,7 +170,7 @@ def test_one_truncated_file_among_1024_leaves_the_database_as_it_was(store: Stor
     before = all_rows(store)
     paths = write_ranks(tmp_path / "many", [A] * 1024)
     paths[700].write_bytes(paths[700].read_bytes()[:-9])
-    with pytest.raises(RecordingError, match=r"rank700\.json: not JSON at line 1 column \d+: .*cut off"):
+    with pytest.raises(RecordingError, match=r"rank700\.json: not JSON at line 1 column \d+: .*truncated"):
         take(store, *paths)
     assert all_rows(store) == before
 

@@ -23,6 +23,7 @@ from tests.runtime.fakes import (
     triton,
     write_table,
 )  # fmt: skip
+from tuning_registry.errors import LaunchError
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install, uninstall
 from tuning_registry.runtime.triton.coverage import was_launched
 
@@ -60,7 +61,7 @@ def test_a_bypassing_autotuner_is_a_gap_once_it_was_launched_and_not_before(mode
     for called in (kernel, calling):
         launch(called)
     ((name, why),) = coverage_report().not_covered
-    assert (name, "it was launched, its class overrides run" in why) == (NAME, True)
+    assert (name, "it was launched, but its class overrides run" in why) == (NAME, True)
     uninstall()
     launch(idle)
     install(AutotunePolicy(mode=mode, arch=ARCH))
@@ -97,3 +98,10 @@ def test_what_was_tuned_before_install_is_reported_and_pinned_from_then_on(tmp_p
     launch(kernel)
     assert launched(kernel)[-1] == 32
     assert coverage_report().not_covered == ()
+
+
+def test_kernels_that_on_miss_refuses_are_enumerated(tmp_path: Path) -> None:
+    pin(tmp_path, stored(three()[0]), key="*", on_miss="error")
+    with pytest.raises(LaunchError):
+        launch(autotuner(name="absent"))
+    assert coverage_report().reached == {"pkg.ops.absent": "refused"}

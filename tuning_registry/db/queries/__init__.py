@@ -1,6 +1,7 @@
 """Every SELECT, in a module named after the table that it is about. Nothing is executed here: see `db.reading`."""
 
 from tuning_registry.db.queries import (
+    contents,
     entries,
     environments,
     exports,
@@ -13,6 +14,7 @@ from tuning_registry.db.queries import (
 )
 
 __all__ = [
+    "contents",
     "entries",
     "environments",
     "exports",

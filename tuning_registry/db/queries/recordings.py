@@ -89,22 +89,34 @@ def all_archs() -> sa.Select[Any]:
 
 def current(run_names: Iterable[str]) -> sa.Select[Any]:
     """What did each rank of these runs record?"""
+    return _current().where(recorded_runs.c.name.in_(list(run_names)))
+
+
+def current_of_processes(process_ids: Iterable[str]) -> sa.Select[Any]:
+    """What did each of these processes record, under whatever run and rank?"""
+    return _current().where(recordings.c.process_id.in_(list(process_ids)))
+
+
+def _current() -> sa.Select[Any]:
     return (
         sa.select(
             recordings.c.id,
             recorded_runs.c.name.label("run"),
+            recorded_runs.c.withdrawn_at,
             recordings.c.rank,
+            recordings.c.world_size,
             recordings.c.votes_digest,
             recordings.c.observations_digest,
             recordings.c.timings_digest,
             recordings.c.source,
+            recordings.c.process_id,
             environments.c.triton,
             environments.c.packages,
             environments.c.modules,
         )
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .join(environments, environments.c.id == recordings.c.environment_id)
-        .where(recorded_runs.c.name.in_(list(run_names)), recordings.c.superseded_at == CURRENT)
+        .where(recordings.c.superseded_at == CURRENT)
     )
 
 

@@ -19,7 +19,7 @@ def why_elected(entry: Winner, overrides: Overrides, policy: str, times: ByConfi
     Args:
         entry: The entry, as `elect_entries` returns it.
         overrides: The overrides in force for its kernel.
-        policy: The policy that was asked for.
+        policy: The requested policy.
         times: The timings of the entry.
     """
     if entry.decided_by == PINNED:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tuning_registry.db.batch import Batch
-from tuning_registry.db.ingestion import IngestPlan, write_plan
+from tuning_registry.db.ingest_plan import IngestPlan
+from tuning_registry.db.ingestion import write_plan
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY
 from tuning_registry.errors import RegistryError
@@ -31,7 +32,7 @@ _SHOWN = 5  # files named in an error, after the first
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class IngestReport(Result):
-    """What an ingest did. Recordings are counted, unless an attribute says otherwise.
+    """The outcome of an ingest. Attributes count recordings unless they state otherwise.
 
     Attributes:
         new: Recordings that were not in the database.
@@ -208,12 +209,13 @@ def add_to_batch(batch: Batch, recording: Recording, attribution: Attribution, *
 
 
 def write_batch(store: Store, batch: Batch, options: IngestOptions) -> IngestReport:
-    """Insert what is new of a batch, in one transaction."""
+    """Insert the new content of a batch, in one transaction."""
     if not batch.pending:
         return IngestReport()
     now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
     with store.writing() as transaction:
-        plan = plan_ingest(transaction, batch.pending, replace=options.replace, keep_going=options.keep_going)
+        plan = plan_ingest(transaction, batch, replace=options.replace, keep_going=options.keep_going,
+                           moves=options.as_run is None)  # fmt: skip
         new_entries = write_plan(transaction, batch, plan, now)
         created = transaction.created
     return _report(batch, plan, new_entries=new_entries, created=created)
@@ -221,15 +223,19 @@ def write_batch(store: Store, batch: Batch, options: IngestOptions) -> IngestRep
 
 def _report(batch: Batch, plan: IngestPlan, *, new_entries: int, created: bool) -> IngestReport:
     pending = batch.pending
+    grown = plan.grows.values()
+    timings = sum(pending[position].timing_count for position in plan.files_of("timings"))
+    observations = sum(pending[position].observation_count for position in plan.files_of("observations"))
+    votes = sum(sum(pending[position].vote_counts.values()) for position in plan.files_of("votes"))
     return IngestReport(
         new=len(plan.inserts),
-        completed=len(plan.completes),
+        completed=len(plan.completes) + len(plan.grows),
         already=plan.already,
         replaced=len(plan.supersedes),
         withdrawn=plan.withdrawn,
-        votes=sum(sum(pending[position].vote_counts.values()) for position in plan.files_of("votes")),
-        timings=sum(pending[position].timing_count for position in plan.files_of("timings")),
-        observations=sum(pending[position].observation_count for position in plan.files_of("observations")),
+        votes=votes + sum(one.new_votes for one in grown),
+        timings=timings + sum(one.new_timings for one in grown),
+        observations=observations + sum(one.new_observations for one in grown),
         new_entries=new_entries,
         derived_runs=list(dict.fromkeys(record.identity[0] for record in pending if not record.is_named)),
         strange_archs=list(dict.fromkeys(arch for arch, _, _ in batch.entries if not is_known_arch(arch))),

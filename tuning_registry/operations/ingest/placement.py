@@ -1,38 +1,38 @@
-"""Deciding what of a batch is new: by run and rank, by kind of content, by stated versions."""
+"""Deciding which content of a batch is new: by run and rank, by kind of content, by stated versions."""
 
 from __future__ import annotations
 
 import functools
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tuning_registry.db import queries
-from tuning_registry.db.batch import KINDS, Pending
-from tuning_registry.db.ingestion import IngestPlan
+from tuning_registry.db.batch import Batch
+from tuning_registry.db.ingest_plan import Growth, IngestPlan
+from tuning_registry.db.pending import Pending
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.errors import ConflictError, RegistryError, printable
-
-# Run and rank (NO_RANK for a recording of unknown rank).
-Identity = tuple[str, int]
+from tuning_registry.operations.ingest.processes import Identity, Processes, State, held_by, states_nothing_else
 
 
 def plan_ingest(
-    transaction: Reading, pending: Sequence[Pending], *, replace: bool = False, keep_going: bool = False
+    transaction: Reading, batch: Batch, *, replace: bool = False, keep_going: bool = False, moves: bool = True
 ) -> IngestPlan:
     """What to insert, complete and supersede so that the database holds the recordings of a batch.
 
     Args:
         transaction: Holds the write lock, so that the plan is still right when it is carried out.
-        pending: The recordings.
+        batch: The recordings.
         replace: Whether a recording with other content supersedes the one in the database.
         keep_going: Whether a refused recording is left out rather than raised.
+        moves: Whether a recording of a process that the database has under another run or rank takes its place.
 
     Raises:
         ConflictError: A recording contradicts the database or another file.
     """
-    planner = _Planner(transaction, pending, replace=replace)
+    pending = batch.pending
+    planner = _Planner(transaction, batch, replace=replace, moves=moves)
     # Votes first: timings of a recording that is refused are refused with it.
     for position in sorted(range(len(pending)), key=lambda place: not pending[place].vote_counts):
         try:
@@ -47,18 +47,22 @@ def plan_ingest(
 class _Planner:
     """The plan so far."""
 
-    def __init__(self, transaction: Reading, pending: Sequence[Pending], *, replace: bool) -> None:
+    def __init__(self, transaction: Reading, batch: Batch, *, replace: bool, moves: bool) -> None:
+        pending = batch.pending
         names = sorted({record.identity[0] for record in pending})
         runs = transaction.chunked(queries.recordings.runs_by_name, names)
         self._withdrawn_runs = {row["name"] for row in runs if row["withdrawn_at"]}
         current = transaction.chunked(queries.recordings.current, names)
         self._current: dict[Identity, Row] = {(row["run"], row["rank"]): row for row in current}
         self._copies = _Copies(transaction, pending)
+        self._processes = Processes(transaction, batch, self._current, moves=moves)
         self._pending = pending
         self._replace = replace
         self._stated: dict[Identity, dict[str, str]] = {}  # what all files of a recording hold together
-        for record in pending:
-            self._stated.setdefault(record.identity, {}).update(record.digests)
+        for position, record in enumerate(pending):
+            if position not in self._processes.earlier:
+                self._stated.setdefault(record.identity, {}).update(record.digests)
+        self._grows: dict[int, Growth] = {}
         self._targets: dict[Identity, _Target] = {}
         self._supersedes: list[int] = []
         self._refused: list[RegistryError] = []
@@ -79,6 +83,10 @@ class _Planner:
         if identity[0] in self._withdrawn_runs:
             self._withdrawn.add(identity)
             return
+        state = self._processes.state_of(position)
+        if state is not None:
+            self._take_state(record, state)
+            return
         target = self._targets.get(identity)
         is_first = target is None
         if target is None:
@@ -93,6 +101,14 @@ class _Planner:
             self._targets[identity] = target
             self._supersedes += self._superseded_by(record, target)
 
+    def _take_state(self, record: Pending, state: State) -> None:
+        """Complete the recording in the database with a later state of it, or leave an earlier one out."""
+        if state.growth is None:
+            self._nothing_new[record.identity] += 1
+            return
+        self._copies.check(record)
+        self._grows[state.recording_id] = state.growth
+
     def refuse(self, position: int, error: RegistryError) -> None:
         """Leave a file out, and all later ones of its recording."""
         self._refused.append(error)
@@ -102,12 +118,13 @@ class _Planner:
         """The plan for all files."""
         new = sorted((t for t in self._targets.values() if t.recording_id is None), key=lambda t: t.position)
         changed = {identity for identity, target in self._targets.items() if target.adds}
-        # Recordings, not files: votes and timings of one rank count once, unless it has something new besides.
+        # Recordings, not files: votes and timings of one rank count once, unless it also has something new.
         already = sum(count if identity in changed else 1 for identity, count in self._nothing_new.items())
         return IngestPlan(
             inserts={target.position: target.adds for target in new},
             completes={t.recording_id: t.adds for t in self._targets.values() if t.recording_id is not None and t.adds},
-            supersedes=self._supersedes,
+            grows=self._grows,
+            supersedes=[*dict.fromkeys(self._supersedes)],
             refused=self._refused,
             withdrawn=len(self._withdrawn),
             already=already,
@@ -125,9 +142,9 @@ class _Planner:
         old = self._current.get(record.identity)
         if old is None:
             return _Target(record, position)
-        held, stated = _held_by(old), self._stated[record.identity]
+        held, stated = held_by(old), self._stated[record.identity]
         differing = sorted(kind for kind in held if stated.get(kind, held[kind]) != held[kind])
-        if not differing and _states_nothing_else(record, old):
+        if not differing and states_nothing_else(record, old):
             return _Target(record, position, old["id"], held)
         lost = sorted(held.keys() - stated.keys())
         if self._replace and lost:
@@ -156,7 +173,7 @@ class _Planner:
         timings = record.digests.get("timings")
         if unowned is not None and record.identity[1] != NO_RANK and timings and timings == unowned["timings_digest"]:
             found.append(unowned["id"])
-        return found
+        return found if target.recording_id is not None else found + self._processes.moved_from(record)
 
 
 class _Target:
@@ -178,7 +195,7 @@ class _Target:
         self._held = dict(held or {})
 
     def kinds_lacking(self, record: Pending) -> set[str]:
-        """What the recording lacks of a file's content.
+        """The parts of a file's content that the recording lacks.
 
         Raises:
             ConflictError: The file contradicts the first one.
@@ -240,25 +257,9 @@ class _Copies:
 
 
 def _contents(record: Pending) -> list[tuple[str, str, int | None]]:
-    """What copies are recognised by: kind, digest, and for votes the rank."""
+    """The key by which copies are recognised: kind, digest, and for votes the rank."""
     votes = [("votes", record.digests["votes"], record.identity[1])] if record.vote_counts else []
     return [*votes, *([("timings", record.digests["timings"], None)] if record.timing_count else [])]
-
-
-def _held_by(row: Row) -> dict[str, str]:
-    """Digests of the content that a recording in the database holds, by kind."""
-    return {kind: row[f"{kind}_digest"] for kind in KINDS if row[f"{kind}_digest"]}
-
-
-def _states_nothing_else(record: Pending, old: Row) -> bool:
-    """Whether versions and source are as in the database. A missing field never differs; a stated one can."""
-    stated, packages, modules = record.header, json.loads(old["packages"]), json.loads(old["modules"])
-    return (
-        (stated.triton is None or stated.triton == old["triton"])
-        and (stated.source is None or stated.source == old["source"])
-        and all(packages.get(name) == version for name, version in stated.packages.items())
-        and all(modules.get(name) == owner for name, owner in stated.modules.items())
-    )
 
 
 def _at(record: Pending) -> str:

@@ -32,7 +32,7 @@ def find_files(paths: Paths) -> list[Path]:
     found: dict[Path, None] = {}
     for given in several:
         for path in expand_glob(Path(given)):
-            # Not Path.is_dir, which raises for what may not be looked at; reading then says why.
+            # Not Path.is_dir, which raises if access is denied; reading then reports why.
             found.update(dict.fromkeys(_files_below(path) if os.path.isdir(path) else [path]))  # noqa: PTH112
     return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1]
 
@@ -50,7 +50,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def sources_of(files: Sequence[Path], options: IngestOptions) -> list[Source]:
-    """What is read as one recording each: recordings and timings, then the Triton caches that the other files form.
+    """The units that are each read as one recording: recordings and timings, then the Triton caches that the other files form.
 
     Raises:
         UsageError: An option names one recording or a Triton cache, and there are several or none.
@@ -58,9 +58,11 @@ def sources_of(files: Sequence[Path], options: IngestOptions) -> list[Source]:
     caches = group_by_cache(file for file in files if is_result(file))
     sources: list[Source] = [*(file for file in files if not is_result(file)), *caches]
     if options.rank is not None and len(sources) > 1:
-        raise UsageError(f"--rank is for one recording, but the paths name {len(sources)} files and caches")
+        raise UsageError(f"--rank applies to a single recording, but the paths name {len(sources)} files or caches")
     if options.arch is not None and not caches:
-        raise UsageError("--arch is for Triton cache folders, and there is none; recordings state their architectures")
+        raise UsageError(
+            "--arch applies to Triton cache folders, and the paths name none; recordings state their architectures"
+        )
     return sources
 
 

@@ -19,11 +19,13 @@ class Device(NamedTuple):
         arch: `sm90`, `gfx942`, or `unknown`.
         name: The driver's name for it; for provenance only, since names differ between container images.
         multiprocessor_count: Streaming multiprocessors or compute units.
+        uuid: As the driver states it (`GPU-...`).
     """
 
     arch: str = UNKNOWN
     name: str | None = None
     multiprocessor_count: int | None = None
+    uuid: str | None = None
 
 
 class Devices:
@@ -61,7 +63,7 @@ class Devices:
             found = guarded("detecting the device", self._detect)
             devices = found or [Device()]
             if self._arch is not None:
-                devices = [Device(self._arch, d.name, d.multiprocessor_count) for d in devices]
+                devices = [d._replace(arch=self._arch) for d in devices]
             if found and not may_change:
                 self._devices = devices
         return devices
@@ -97,4 +99,5 @@ def _from_properties(properties: Any) -> Device:
     """The device of these torch properties; `gcnArchName` exists in AMD builds only, and has feature suffixes."""
     gcn = str(getattr(properties, "gcnArchName", ""))
     arch = normal_arch(gcn) if gcn.lower().startswith("gfx") else f"sm{properties.major}{properties.minor}"
-    return Device(arch, properties.name, properties.multi_processor_count)
+    uuid = getattr(properties, "uuid", None)  # since torch 2.4
+    return Device(arch, properties.name, properties.multi_processor_count, None if uuid is None else f"GPU-{uuid}")

@@ -34,6 +34,10 @@ _LAUNCHERS: Final = (
 )
 
 
+_RESTARTS: Final = ("SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT")
+_LOCAL_RANKS: Final = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+
+
 class Place(NamedTuple):
     """A process's place in its job.
 
@@ -128,23 +132,41 @@ def file_name_part(text: str) -> str:
 
 
 def stated_run(policy_run: str | None, environ: Mapping[str, str] | None = None) -> str | None:
-    """The run's name if the policy, the environment or the launcher states one, in a form that recordings can hold.
+    """The run's name if the policy, the environment or the launcher states one, in a form that a recording can hold.
 
-    The first of: the policy's `run`, `TUNING_REGISTRY_RUN`, the Slurm job id, torchrun's run id unless it is
-    `none` (its default). A restart count above 0 is appended, since a restarted job votes again.
+    The first of: the policy's `run`, `TUNING_REGISTRY_RUN`, and what the launchers state: the Slurm job id, the step
+    unless it is 0, and torchrun's run id unless it is `none` (its default). A restarted job votes anew, so a restart
+    count above 0 follows the id that it belongs to.
     """
     variables = os.environ if environ is None else environ
     if policy_run or variables.get(RUN_VARIABLE, "").strip():
         return _storable(policy_run or variables[RUN_VARIABLE].strip())
-    for id_name, restart_name in (
-        ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
-        ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-    ):
-        job = variables.get(id_name, "").strip()
-        if job and job != "none":
-            restarts = _count(variables.get(restart_name)) or 0
-            return _storable(f"{job}.{restarts}" if restarts else job)
-    return None
+    job = variables.get("SLURM_JOB_ID", "").strip()
+    elastic = variables.get("TORCHELASTIC_RUN_ID", "").strip()
+    elastic = "" if elastic == "none" else elastic
+    restarts, elastic_restarts = (_count(variables.get(name)) or 0 for name in _RESTARTS)
+    parts = [job, str(restarts) if job and restarts else ""]
+    step = _count(variables.get("SLURM_STEP_ID")) or 0  # beyond a count: the batch script and other special steps
+    parts += [f"step{step}" if job and step else "", elastic]
+    if elastic_restarts and (job or elastic):
+        parts.append(str(elastic_restarts) if elastic else f"restart{elastic_restarts}")
+    return _storable(".".join(filter(None, parts))) if job or elastic else None
+
+
+def launched_attempt(environ: Mapping[str, str] | None = None) -> int | None:
+    """How often the launchers had restarted this job; None if none states it."""
+    variables = os.environ if environ is None else environ
+    counts = [count for name in _RESTARTS if (count := _count(variables.get(name))) is not None]
+    return sum(counts) if counts else None
+
+
+def launched_local_rank(environ: Mapping[str, str] | None = None) -> int | None:
+    """The rank on this host, as the launcher states it; None in a forked child, or if nothing states it."""
+    variables = os.environ if environ is None else environ
+    if is_forked():
+        return None
+    counts = (_count(variables.get(name)) for name in _LOCAL_RANKS)
+    return next((count for count in counts if count is not None), None)
 
 
 def new_run() -> str:
@@ -172,7 +194,7 @@ def resolve_run(policy_run: str | None) -> str:
     if agreed:
         return agreed
     raise PolicyError(
-        f"this is rank {place.rank} of {place.world_size or 'several'}, and nothing names the run. Set {RUN_VARIABLE} "
+        f"this is rank {place.rank} of {place.world_size or 'several'}, and the run has no name. Set {RUN_VARIABLE} "
         "to the same text on every rank, or call install after torch.distributed.init_process_group."
     )
 

@@ -13,7 +13,7 @@ from tuning_registry.formats.recording_writer import observation_text, set_text,
 from tuning_registry.formats.recordings import SECTIONS
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.model.names import lookup_key
-from tuning_registry.model.records import ByEntry, Observation, TimedCandidates
+from tuning_registry.model.records import TWO_SOURCES, ByEntry, Observation, TimedCandidates
 from tuning_registry.runtime.guard import guarded, warn_once
 from tuning_registry.wording import count_of
 
@@ -32,6 +32,7 @@ class _Note(NamedTuple):
     observation: Observation | None
     timed: TimedCandidates | None
     candidates: str | None
+    source: str | None = None  # hash of the function's source
 
 
 class Notes:
@@ -49,17 +50,28 @@ class Notes:
         self._observations: dict[Entry, Observation] = {}
         self._timings: dict[Entry, TimedCandidates] = {}
         self._sets: dict[Entry, str] = {}
+        self._sources: dict[str, str] = {}  # by kernel
+        self._ambiguous: set[str] = set()  # kernels whose name two functions share
         self._first_spellings: dict[Entry, Entry] = {}
         self._unserialized: list[Entry] = []
         self.texts: dict[str, dict[str, dict[str, dict[str, bytes]]]] = {section: {} for section in SECTIONS}
 
-    def vote(self, entry: Entry, config: str, timed: TimedCandidates | None, candidates: str | None) -> None:
-        """Keep a winner. The first vote of an entry counts, and replaces an observation."""
-        self._fresh.append(_Note(entry, config, None, timed, candidates))
+    def vote(
+        self, entry: Entry, config: str, timed: TimedCandidates | None, candidates: str | None,
+        source: str | None = None,
+    ) -> None:  # fmt: skip
+        """Keep a winner. The first vote of an entry counts, and replaces an observation.
 
-    def observe(self, entry: Entry, observation: Observation, timed: TimedCandidates | None) -> None:
+        If two functions of other source (a hash) share the kernel's name, nobody can tell whose winner it is: the
+        votes of this kernel become observations.
+        """
+        self._fresh.append(_Note(entry, config, None, timed, candidates, source))
+
+    def observe(
+        self, entry: Entry, observation: Observation, timed: TimedCandidates | None, source: str | None = None
+    ) -> None:
         """Keep a choice that does not vote, unless there is a vote or observation for the entry."""
-        self._fresh.append(_Note(entry, None, observation, timed, None))
+        self._fresh.append(_Note(entry, None, observation, timed, None, source))
 
     def _sort_in(self) -> None:
         """Sort what launches have appended into entries; the caller holds the lock."""
@@ -74,21 +86,49 @@ class Notes:
             warn_once(("name", kernel), "a recording cannot hold %s: %s", kernel, fault.what)
             return
         place = self._first_spelling(note.entry)
+        note = self._without_doubtful_vote(note, kernel)
         if note.observation is not None:
             if place in self._votes or place in self._observations:
                 return
             self._observations[place] = note.observation
         elif note.vote is not None:
-            if self._votes.setdefault(place, note.vote) != note.vote:
-                warn_once(("two votes", place), "%s was tuned twice for key %s, with different winners; the first one "
-                          "votes", kernel, key)  # fmt: skip
+            if place in self._votes:  # the first vote counts, with its timings: a recording only grows
+                if self._votes[place] != note.vote:
+                    warn_once(("two votes", place), "%s was tuned twice for key %s, with different winners; the first "
+                              "winner votes", kernel, key)  # fmt: skip
                 return
+            self._votes[place] = note.vote
             self._observations.pop(place, None)
         if note.timed is not None:
             self._timings[place] = note.timed
         if note.candidates is not None:
             self._sets[place] = note.candidates
         self._unserialized.append(place)
+
+    def _without_doubtful_vote(self, note: _Note, kernel: str) -> _Note:
+        """The note, its vote turned into an observation if two functions have the kernel's name."""
+        if note.source is not None and self._sources.setdefault(kernel, note.source) != note.source:
+            self._doubt(kernel)
+        if kernel not in self._ambiguous or note.vote is None:
+            return note
+        return note._replace(vote=None, observation=Observation(note.vote, TWO_SOURCES), timed=None, candidates=None)
+
+    def _doubt(self, kernel: str) -> None:
+        """Turn the votes of a kernel into observations."""
+        if kernel in self._ambiguous:
+            return
+        self._ambiguous.add(kernel)
+        warn_once(("two sources", kernel), "two functions of different source are called %s, so its winners are recorded as "
+                  "observations, which do not vote; give each function a name of its own", kernel)  # fmt: skip
+        for place in [place for place in self._votes if place[1] == kernel]:
+            self._observations[place] = Observation(self._votes.pop(place), TWO_SOURCES)
+            self._unserialized.append(place)
+
+    def sources(self) -> dict[str, str]:
+        """The hash of the first function's source, by kernel."""
+        with self._lock:
+            self._sort_in()
+            return dict(self._sources)
 
     def sections(self) -> dict[str, ByEntry[Any]]:
         """The present state, by field of `Recording`."""

@@ -1,4 +1,4 @@
-"""Recording the choices of this rank to one valid version 1 recording, or to a database at exit."""
+"""Recording the choices of this rank to one valid version 2 recording, or to a database at exit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from tuning_registry.log import warn
 from tuning_registry.model.canonical import live_config_text, text_digest
 from tuning_registry.model.names import top_module
 from tuning_registry.model.records import (
+    IMPOSSIBLE_TIME,
     MISS_REASON,
+    NO_TEXT,
+    Hardware,
     Header,
     Observation,
     Recording,
@@ -27,14 +30,16 @@ from tuning_registry.model.records import (
 from tuning_registry.runtime.guard import count_fault, guarded, warn_once
 from tuning_registry.runtime.job.announce import announce
 from tuning_registry.runtime.job.devices import UNKNOWN, Device
-from tuning_registry.runtime.job.place import current_place, host_name
+from tuning_registry.runtime.job.place import current_place, host_name, launched_attempt, launched_local_rank
 from tuning_registry.runtime.recording.background_writer import INTERVAL_S, BackgroundWriter
+from tuning_registry.runtime.recording.facts import find_hardware
 from tuning_registry.runtime.recording.identity import Identity
 from tuning_registry.runtime.recording.notes import Entry, Notes
 from tuning_registry.runtime.recording.owners import Owners
 from tuning_registry.runtime.recording.recording_file import RecordingFile
 from tuning_registry.runtime.recording.sink import RETRY_BUDGET_S, write_with_retries
-from tuning_registry.runtime.recording.tunings import REASONS, texts_of, timings_of
+from tuning_registry.runtime.recording.tunings import REASONS, differ_in_hooks, texts_of, timings_of
+from tuning_registry.runtime.triton.keys import source_hash
 from tuning_registry.runtime.triton.watch import TIMED, Tuning
 
 _STALL_S: Final = 10.0  # how long the exit waits for a file system that makes no progress
@@ -72,6 +77,8 @@ class Recorder:
 
     def _begin(self) -> None:
         self._process = os.getpid()
+        self._id = os.urandom(16).hex()  # of the process and attempt: a recording of this id only grows
+        self._hardware: Hardware | None = None
         self._notes = Notes()
         self._writer = BackgroundWriter(self._write, self._interval_s, self._complete, stall_s=_STALL_S)
         self._file = RecordingFile(self._prefix, self._beat)
@@ -106,7 +113,10 @@ class Recorder:
             self._is_present = True
             self._writer.touch()
 
-    def vote(self, entry: Entry, config: str, timings: Sequence[Timing], candidates: Sequence[str]) -> None:
+    def vote(
+        self, entry: Entry, config: str, timings: Sequence[Timing], candidates: Sequence[str],
+        source: str | None = None,
+    ) -> None:  # fmt: skip
         """Record a timed winner; the first vote of an entry counts.
 
         Args:
@@ -114,20 +124,24 @@ class Recorder:
             config: The winner's canonical text.
             timings: The timings of every candidate.
             candidates: Canonical texts of the candidates that it was chosen from.
+            source: Hash of the source of the kernel's function.
         """
         self.start_in_child()
         timed = TimedCandidates.from_timings(timings) if timings else None
-        self._notes.vote(entry, config, timed, candidate_set_digest(candidates) if candidates else None)
+        self._notes.vote(entry, config, timed, candidate_set_digest(candidates) if candidates else None,
+                         source)  # fmt: skip
         self._note_change(entry)
         if top_module(entry[1]) == "__main__" and current_place().rank == 0:
             warn_once("in main", "%s and other kernels of the script are recorded under __main__, where kernels of different "
                       "scripts can share a name; move them to a module", entry[1])  # fmt: skip
 
-    def observe(self, entry: Entry, config: str | None, reason: str, timings: Sequence[Timing] = ()) -> None:
+    def observe(
+        self, entry: Entry, config: str | None, reason: str, timings: Sequence[Timing] = (), source: str | None = None
+    ) -> None:
         """Record a choice that does not vote, unless the entry has a vote; the first observation counts."""
         self.start_in_child()
         timed = TimedCandidates.from_timings(timings) if timings else None
-        self._notes.observe(entry, Observation(config, reason), timed)
+        self._notes.observe(entry, Observation(config, reason), timed, source)
         self._note_change(entry)
 
     def _note_change(self, entry: Entry) -> None:
@@ -146,14 +160,22 @@ class Recorder:
         """Record Triton's choice: a vote if it was timed here, otherwise an observation with the reason."""
         timings = timings_of(tuning.timings)
         config = None if tuning.winner is None else live_config_text(tuning.winner)
-        if tuning.origin != TIMED:
-            self.observe(entry, config, REASONS[tuning.origin], timings)
+        source = guarded("reading the source of a kernel", source_hash, tuning.autotuner)
+        has_time = all(timing.median_ms is not None for timing in timings if timing.config == config)
+        if tuning.origin != TIMED or (config is not None and not has_time):
+            self.observe(entry, config, REASONS.get(tuning.origin, IMPOSSIBLE_TIME), timings, source)
         elif config is None:
-            warn_once(("no text", entry[1]), "%s chose a config with fields that a recording cannot hold; the choice is not recorded",
-                      entry[1])  # fmt: skip
+            warn_once(("no text", entry[1]), "%s chose a config with a field or value that a recording cannot hold; the choice is "
+                      "recorded as an observation, which does not vote", entry[1])  # fmt: skip
+            self.observe(entry, None, NO_TEXT, timings, source)
         else:
             candidates = tuning.candidates if tuning.candidates is not None else list(tuning.timings)
-            self.vote(entry, config, timings, texts_of(candidates))
+            texts = texts_of(candidates)
+            if len(texts) < len(candidates) and guarded("comparing candidates", differ_in_hooks, candidates):
+                warn_once(("hooks", entry[1]), "two candidates of %s differ in their pre_hook alone, which neither a recording nor "
+                          "a table holds: pinning cannot tell them apart. Make them differ in a parameter.",
+                          entry[1])  # fmt: skip
+            self.vote(entry, config, timings, texts, source)
 
     def recording(self) -> Recording:
         """The present state as a recording."""
@@ -186,8 +208,17 @@ class Recorder:
         if self._owners.miss(kernels):
             guarded("finding the owners of kernels", self._owners.find, kernels, self._beat)
             self._writer.touch()
+        if self._find_hardware():
+            self._writer.touch()
         self._identity.join_group()
         return self._identity.is_open
+
+    def _find_hardware(self) -> bool:
+        """Ask for the hardware once a choice was made on a device; whether something new was found."""
+        if self._hardware is not None or self.device == Device():
+            return False
+        self._hardware = guarded("asking for the hardware", find_hardware, self.device) or Hardware()
+        return self._hardware != Hardware()
 
     def _header(self) -> Header:
         run, place = self._identity.now()
@@ -198,6 +229,8 @@ class Recorder:
             device_arch=None if device.arch == UNKNOWN else device.arch,
             multiprocessor_count=device.multiprocessor_count,
             triton=installed_triton() or None, packages=packages, modules=modules, source=self._source,
+            id=self._id, attempt=launched_attempt(), local_rank=launched_local_rank(), device_uuid=device.uuid,
+            hardware=self._hardware or Hardware(), sources=self._notes.sources(),
         )  # fmt: skip
 
     def _write(self) -> bool:
@@ -216,13 +249,14 @@ class Recorder:
             return  # the temporary folder holds files of other jobs, which say nothing about this one
         if is_first and header.rank == 0 and not self._identity.is_guessed and file.has_rival(header.run, 0):
             warn_once("rival", "another process also recorded rank 0 of run %s (a job of the same name, or an earlier attempt?); "
-                      "only one of them can be ingested. Give each job a name: run, or TUNING_REGISTRY_RUN.",
+                      "only one of them can be ingested. Name each job with run or TUNING_REGISTRY_RUN.",
                       header.run)  # fmt: skip
         if self._identity.is_guessed and file.has_rival(header.run, header.rank):
             self._identity.start_separate_run()
             self._write_to(file)
 
     def _write_last(self) -> None:
+        self._find_hardware()
         guarded("finding the owners of kernels", self._owners.find, self._notes.kernels(), self._beat)
         file = self._file
         try:

@@ -25,6 +25,16 @@ def texts_of(candidates: Iterable[Any]) -> list[str]:
     return sorted(text for text in texts if text is not None)
 
 
+def differ_in_hooks(candidates: Iterable[Any]) -> bool:
+    """Whether two candidates have the same canonical text and different hooks."""
+    hooks: dict[str, Any] = {}
+    for candidate in candidates:
+        text, hook = live_config_text(candidate), getattr(candidate, "pre_hook", None)
+        if text is not None and hooks.setdefault(text, hook) is not hook:
+            return True
+    return False
+
+
 def timings_of(measured: Mapping[Any, Any]) -> list[Timing]:
     """Triton's timings as records; of candidates with the same canonical text, the fastest counts."""
     found: dict[str, Timing] = {}
@@ -37,8 +47,9 @@ def timings_of(measured: Mapping[Any, Any]) -> list[Timing]:
             found.setdefault(text, Timing(text, None, None, None))
             continue
         median, p20, p80 = (float(number) for number in three)
-        if not all(0 <= number < float("inf") for number in (median, p20, p80)):
+        if not all(0 < number < float("inf") for number in (median, p20, p80)):
             count_fault("reading a timing", ValueError(f"not a time in ms: {three}"))
+            found.setdefault(text, Timing(text, None, None, None))
             continue
         before = found.get(text)
         if before is None or before.median_ms is None or median < before.median_ms:

@@ -14,6 +14,7 @@ from tuning_registry.log import notify
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.misses import Miss
 from tuning_registry.runtime.triton.keys import kernel_name
+from tuning_registry.wording import count_of
 
 PINNED: Final = "pinned"
 TIMED: Final = "timed"
@@ -24,7 +25,7 @@ EARLIER: Final = "has cached configs that were chosen before install, or by anot
 COMPILED: Final = "captured by torch.compile"
 OWN_PRUNING: Final = "its class overrides prune_configs, and nothing reports its choice"
 OWN_TIMING: Final = "its class overrides _bench, and nothing reports its choice"
-IN_CAPTURE: Final = "its class overrides _bench, so timing inside a CUDA-graph capture was not refused"
+IN_CAPTURE: Final = "its class overrides _bench, so timing inside a CUDA-graph capture was not prevented"
 NOT_PINNED: Final = "it was timed, not pinned: its class overrides run, or the launch began before install"
 BYPASSED: Final = "it was launched, but its class overrides run and was never seen to call Autotuner.run"
 
@@ -52,11 +53,11 @@ class CoverageReport:
 
     def __str__(self) -> str:
         """The report as lines of text, for a log."""
-        lines = [f"{len(self.reached)} autotuners reached: " + (counted(self.reached.values()) or "none")]
+        lines = [f"{count_of(len(self.reached), 'autotuner')} reached: " + (counted(self.reached.values()) or "none")]
         lines += [f"  {how:<12} {kernel}" for kernel, how in sorted(self.reached.items())]
         lines += [f"  NOT COVERED  {kernel}: {why}" for kernel, why in self.not_covered]
         if self.misses:
-            lines.append(f"{len(self.misses)} misses: {counted(m.reason for m in self.misses)}")
+            lines.append(f"misses: {counted(m.reason for m in self.misses)}")
             lines += [f"  {m.reason}: {m.kernel} {m.key} ({m.source})" for m in self.misses]
         if self.faults:
             lines.append("faults caught: " + ", ".join(f"{kind} x{n}" for kind, n in sorted(self.faults.items())))

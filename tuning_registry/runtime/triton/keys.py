@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -75,33 +78,22 @@ def kernel_name(autotuner: Any) -> str:
     return f"{function.__module__}.{function.__name__}"
 
 
-def source_hash(autotuner: Any) -> str:
-    """16 hexadecimal digits that tell apart two functions of one qualified name; empty if nothing is known of the source.
-
-    Triton's own key of the function covers its source and the functions and globals that it uses.
-
-    Args:
-        autotuner: The live autotuner, or any decorator or function under it.
-    """
-    chain = [autotuner]
-    while hasattr(chain[-1], "fn"):
-        chain.append(chain[-1].fn)
-    texts = [text for function in chain[:-1] if (text := _cache_key(function))]
-    code = getattr(chain[-1], "__code__", None)
-    if code is not None:
-        plain = [constant for constant in code.co_consts if type(constant) in _PLAIN]
-        texts.append(f"{code.co_code.hex()} {code.co_names} {plain}")
-    return text_digest(texts[0])[:16] if texts else ""
-
-
-def _cache_key(function: Any) -> str | None:
-    if not hasattr(type(function), "cache_key"):
-        return None
-    try:
-        key = function.cache_key
-    except Exception:  # noqa: BLE001 - a kernel that Triton cannot analyse
-        key = getattr(function, "src", None)
-    return key if isinstance(key, str) else None
+def source_hash(autotuner: Any) -> str | None:
+    """SHA-256 of the source of the kernel's function, from `def` on; None if there is no source."""
+    function = getattr(autotuner, "base_fn", autotuner)
+    source = None
+    while source is None:
+        source = getattr(function, "src", None)  # of a JITFunction
+        if source is None and not hasattr(function, "fn"):
+            break
+        function = function.fn if source is None else function
+    if not isinstance(source, str):
+        try:
+            source = textwrap.dedent(inspect.getsource(function))
+        except (OSError, TypeError):
+            return None
+    start = re.search(r"^def\s", source, re.MULTILINE)
+    return text_digest(source[start.start() :] if start else source)
 
 
 def is_interpreted(autotuner: Any) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 PROBE: Final = "_tuning_registry_probe"  # marks an autotuner that prunes for us, and is not being tuned
 
 
-def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
     """The candidates that the kernel's pruning leaves for a call.
 
     Triton's pruning reads the autotuner's `nargs`, which threads share, so a copy prunes; whatever the pruning of a
@@ -54,7 +54,7 @@ def _is_of_pruner(error: BaseException, state: dict[str, Any]) -> bool:
     return False
 
 
-def _ask_itself(autotuner: Any, nargs: dict[str, Any], kwargs: dict[str, Any]) -> list[Any]:
+def _ask_itself(autotuner: Any, nargs: dict[str, Any], kwargs: Mapping[str, Any]) -> list[Any]:
     state = vars(autotuner)
     state["nargs"], state[PROBE] = nargs, True
     try:

@@ -1,6 +1,7 @@
 """The writer is the inverse of the strict reader."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -10,7 +11,7 @@ from tuning_registry.formats.recording_writer import recording_bytes
 from tuning_registry.formats.recordings import checked, parse_recording
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.names import is_known_arch, normal_arch
-from tuning_registry.model.records import Header, Observation, Recording, TimedCandidates, Timing
+from tuning_registry.model.records import Hardware, Header, Observation, Recording, TimedCandidates, Timing
 
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 name = text.filter(bool)
@@ -52,6 +53,24 @@ headers = st.builds(
     triton=st.none() | version, packages=st.dictionaries(distribution, version, max_size=2), modules=st.dictionaries(text, text, max_size=2),
     source=st.none() | text,
 )  # fmt: skip
+
+
+count = st.none() | st.integers(0, 2**31 - 1)
+digest = st.binary(min_size=32, max_size=32).map(bytes.hex)
+# What version 2 states besides, all of it or none: a header without an id is written in version 1.
+since_2 = st.fixed_dictionaries(
+    {
+        "id": st.binary(min_size=16, max_size=16).map(bytes.hex),
+        "attempt": count,
+        "local_rank": count,
+        "device_uuid": st.none() | text,
+        "hardware": st.builds(Hardware, driver=st.none() | text, cuda=st.none() | text, ptxas=st.none() | text,
+                              sm_clock_mhz=count, memory_clock_mhz=count, power_limit_w=count),
+        "sources": st.dictionaries(name, digest, max_size=2),
+        "extra": st.dictionaries(text, st.recursive(value, st.lists, max_leaves=3), max_size=2),
+    }
+)  # fmt: skip
+headers = st.builds(lambda header, more: replace(header, **more), headers, st.just({}) | since_2)
 
 
 @given(headers, by_entry(config), by_entry(st.builds(Observation, st.none() | config, text)),

@@ -1,0 +1,185 @@
+"""Telling a later state of a recording from an earlier one, and from another recording of the same process."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuning_registry.db import queries, schema
+from tuning_registry.db.batch import Batch
+from tuning_registry.db.ingest_plan import Growth
+from tuning_registry.db.pending import Content, Pending
+from tuning_registry.db.reading import Reading, Row
+from tuning_registry.model.canonical import text_digest
+from tuning_registry.model.records import unpack_times
+
+
+class StoredState:
+    """What the database holds of a recording, compared with a file of the same process.
+
+    Votes and timings are looked up by their keys: the rows of one recording are spread over its entries. What is found
+    is all that is stored if it has the stored digest.
+
+    Args:
+        transaction: Holds the write lock.
+        batch: The batch of the file.
+        position: Position of the file in `Batch.pending`.
+        content: The content of the file.
+        old: The row of the recording.
+    """
+
+    def __init__(self, transaction: Reading, batch: Batch, position: int, content: Content, old: Row) -> None:
+        self._transaction = transaction
+        self._batch = batch
+        self._position = position
+        self._content = content
+        self._old = old
+        self._record: Pending = batch.pending[position]
+        self._entry_ids = self._ids_of_entries()
+        self._numbers = {identity: number for number, identity in self._entry_ids.items()}
+        self._config_ids = self._ids_of_configs()
+        self._observed = transaction.rows(queries.contents.observations_of(old["id"]))
+        self._votes = self._held(queries.contents.votes_held, content.votes.items())
+        firsts = [(entry, timed.configs[0]) for entry, (timed, _) in content.timings.items() if timed.configs]
+        self._timings = self._held(queries.contents.timings_held, firsts)
+        self._sets = self._held_sets()
+
+    def growth(self) -> Growth | None:
+        """What of the file is stored already, if everything that is stored is in the file."""
+        held = {entry: self._content.votes[entry] for entry in self._votes}
+        if not (self._batch.votes_digest(held) == self._old["votes_digest"] or not (held or self._holds_votes())):
+            return None
+        if not self._observations_are_kept() or not _facts_grew(self._old, self._record):
+            return None
+        timed = self._batch.timings_digest(self._content, self._timings, self._sets)
+        if timed == (self._old["timings_digest"] or ""):
+            return self._growth(self._timings, self._sets)
+        # Entries that were observed and are timed now, maybe for a second time.
+        return self._growth(frozenset(), frozenset(), replaces=True) if self._settled() else None
+
+    def _growth(
+        self, timings: AbstractSet[int], sets: AbstractSet[tuple[int, str]], *, replaces: bool = False
+    ) -> Growth:
+        content, observed = self._content, {self._numbers.get(row["entry_id"]) for row in self._observed}
+        return Growth(
+            position=self._position,
+            votes=self._votes,
+            timings=timings,
+            candidate_sets=sets,
+            replaces_timings=replaces,
+            new_votes=len(content.votes) - len(self._votes),
+            new_timings=sum(len(one.configs) for entry, (one, _) in content.timings.items() if entry not in timings),
+            new_observations=len(content.observations.keys() - observed),
+        )
+
+    def has_everything(self) -> bool:
+        """Whether the file is an earlier state: all that it holds is stored, or was settled by a vote since."""
+        seen = {(row["entry_id"], row["config_id"], row["reason"]) for row in self._observed}
+        unseen = [
+            entry
+            for entry, (config, reason) in self._content.observations.items()
+            if (self._entry_ids.get(entry), None if config is None else self._config_ids.get(config), reason)
+            not in seen
+        ]
+        settled = self._voted_on(unseen)
+        return (
+            self._content.votes.keys() <= self._votes
+            and settled.issuperset(unseen)
+            and self._holds_times(self._content.timings.keys() - settled)
+            and all(stated in self._sets or stated[0] in settled for stated in self._content.candidate_sets)
+        )
+
+    def _holds_times(self, entries: AbstractSet[int]) -> bool:
+        """Whether every candidate of these entries is stored with the times of the file."""
+        stated = {
+            (entry, config): times
+            for entry in entries
+            for timed, packed in [self._content.timings[entry]]
+            for config, times in zip(timed.configs, unpack_times(packed), strict=True)
+        }
+        rows = self._rows(queries.contents.timings_held, stated)
+        numbers = {identity: number for number, identity in self._config_ids.items()}
+        found = {
+            (self._numbers[row["entry_id"]], numbers[row["config_id"]]): (
+                row["median_ms"],
+                row["p20_ms"],
+                row["p80_ms"],
+            )
+            for row in rows
+        }
+        return found == {place: times or (None,) * 3 for place, times in stated.items()}
+
+    def _observations_are_kept(self) -> bool:
+        """Whether each stored observation is in the file, or has become a vote."""
+        for row in self._observed:
+            entry = self._numbers.get(row["entry_id"])
+            if entry is None:
+                return False
+            if entry in self._content.votes:
+                continue
+            config, reason = self._content.observations.get(entry, (None, None))
+            if (row["config_id"], row["reason"]) != (None if config is None else self._config_ids.get(config), reason):
+                return False
+        return True
+
+    def _settled(self) -> bool:
+        return any(self._numbers.get(row["entry_id"]) in self._content.votes for row in self._observed)
+
+    def _holds_votes(self) -> bool:
+        return self._old["votes_digest"] is not None
+
+    def _ids_of_entries(self) -> dict[int, int]:
+        content = self._content
+        numbers = {*content.votes, *content.observations, *content.timings, *(e for e, _ in content.candidate_sets)}
+        digests = {self._batch.entry_digest(number): number for number in numbers}
+        return self._ids(schema.entries, digests)
+
+    def _ids_of_configs(self) -> dict[int, int]:
+        content = self._content
+        numbers = {*content.votes.values(), *(c for c, _ in content.observations.values() if c is not None)}
+        numbers |= {config for timed, _ in content.timings.values() for config in timed.configs}
+        return self._ids(schema.configs, {text_digest(self._batch.configs[number]): number for number in numbers})
+
+    def _ids(self, table: sa.Table, numbers: dict[str, int]) -> dict[int, int]:
+        build = functools.partial(queries.tables.ids_by_digest, table)
+        return {numbers[row["digest"]]: row["id"] for row in self._transaction.chunked(build, sorted(numbers))}
+
+    def _held(self, query: Any, pairs: Iterable[tuple[int, int]]) -> AbstractSet[int]:
+        """Entries of those pairs, of entry and config, that the recording has."""
+        return {self._numbers[row["entry_id"]] for row in self._rows(query, pairs)}
+
+    def _rows(self, query: Any, pairs: Iterable[tuple[int, int]]) -> Iterator[Row]:
+        ids = [
+            (self._entry_ids[entry], self._config_ids[config])
+            for entry, config in pairs
+            if entry in self._entry_ids and config in self._config_ids
+        ]
+        return self._transaction.chunked(functools.partial(query, self._old["id"]), sorted(ids), 2)
+
+    def _held_sets(self) -> AbstractSet[tuple[int, str]]:
+        stated = [(self._entry_ids[e], text) for e, text in self._content.candidate_sets if e in self._entry_ids]
+        build = functools.partial(queries.contents.sets_held, self._old["id"])
+        rows = self._transaction.chunked(build, sorted(stated), 2)
+        return {(self._numbers[row["entry_id"]], row["fingerprint"]) for row in rows}
+
+    def _voted_on(self, entries: Sequence[int]) -> set[int]:
+        ids = [self._entry_ids[entry] for entry in entries if entry in self._entry_ids]
+        build = functools.partial(queries.contents.votes_on, self._old["id"])
+        return {self._numbers[row["entry_id"]] for row in self._transaction.chunked(build, ids)}
+
+
+def _facts_grew(old: Row, record: Pending) -> bool:
+    """Whether versions and source of the recording in the database are also in a file; it may state more."""
+    header = record.header
+    packages, modules = json.loads(old["packages"]), json.loads(old["modules"])
+    return (
+        old["triton"] in {"", header.triton}
+        and old["source"] in {"", header.source}
+        and packages.items() <= dict(header.packages).items()
+        and modules.items() <= dict(header.modules).items()
+    )
