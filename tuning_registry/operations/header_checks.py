@@ -53,7 +53,7 @@ def _differences(stated: Mapping[str, Any], now: Mapping[str, Any], *, whole: bo
     """One line for each field whose value is another now; absent ones are left out unless the table is whole."""
     found = ((name, value, now.get(name, _ABSENT)) for name, value in stated.items())
     return [
-        printable(f"header: {name} is {_shown(value)}, but the votes say {_shown(fresh)}")
+        printable(f"header: {name} is {_shown(value)}, but an export would now state {_shown(fresh)}")
         for name, value, fresh in found
         if value != fresh and (whole or value is not _ABSENT)
     ]
