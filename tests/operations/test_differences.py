@@ -194,7 +194,7 @@ def test_everything_that_speaks_against_a_table_is_one_line(store: Store, tmp_pa
         f"added: p.k M=2: nothing -> B=2 {short}, votes 0 -> 0 of 0, because of #1 pin: r",
         (
             'header: overrides is [], but an export would now state [{"action": "pin", "config": {"ir_override": null, '
-            '"kwargs": {"B": 2}, "maxnreg": null, "num_...'
+            '"kwargs": {"B": 2}, "maxnreg": null, "num_ctas...'
         ),
         f"expired: #1 pin of B=2 {short} for p.k M=2 on sm90 until 2026-05-31, me: r",
         "stale: p.k M=1: 2 recordings chose from other candidates than the newest recording",
