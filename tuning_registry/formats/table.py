@@ -156,9 +156,7 @@ class TunedTable:
                 return None if self.bans.forbids(kernel, key, text) else text
         return None
 
-    def find(
-        self, kernel: str, key: str, candidates: Sequence[C], other_spellings: Sequence[str] = ()
-    ) -> Match[C]:
+    def find(self, kernel: str, key: str, candidates: Sequence[C], other_spellings: Sequence[str] = ()) -> Match[C]:
         """Look up an entry and match it to a live candidate; a miss has a reason.
 
         The first of these that exists decides: qualified name with this key, qualified name with `*`,

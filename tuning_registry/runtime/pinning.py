@@ -9,7 +9,7 @@ from tuning_registry.formats.matching import value_text
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import live_config_text
-from tuning_registry.model.names import ANY_KEY, bare_name
+from tuning_registry.model.names import ANY_KEY
 from tuning_registry.runtime.decision import (
     BANNED,
     FAULT,
@@ -79,7 +79,9 @@ class Pinning:
         kernel = guarded("naming a kernel", lambda: call.kernel) or "(a kernel without a name)"
         arch = guarded("naming the architecture", lambda: self._session.devices.current().arch) or ""
         if self._policy.on_miss == "error" and not self._policy.is_invariant(kernel):
-            guarded("noting a miss", self._session.note_miss, call.autotuner, Miss("", kernel, "", FAULT, "error"), None)
+            guarded(
+                "noting a miss", self._session.note_miss, call.autotuner, Miss("", kernel, "", FAULT, "error"), None
+            )
             raise LaunchError(
                 f"{kernel} could not be pinned because of a fault in tuning_registry itself; the log describes the fault. "
                 "To launch it anyway, set on_miss to min_cost.", FAULT,
@@ -250,7 +252,9 @@ def _is_among(candidate: Any, pruned: list[Any]) -> bool:
 
 def _shown(candidate: Any) -> str:
     text = None if candidate is None else live_config_text(candidate)
-    return short_config(text) if text is not None else "a config without a text" if candidate is not None else "(Triton)"
+    return (
+        short_config(text) if text is not None else "a config without a text" if candidate is not None else "(Triton)"
+    )
 
 
 def _described(error: BaseException) -> str:

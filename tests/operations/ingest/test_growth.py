@@ -14,6 +14,7 @@ from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.errors import ConflictError
+from tuning_registry.model.records import TWO_SOURCES
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.operations.votes import find_winners
@@ -139,6 +140,24 @@ def test_a_recording_that_changed_otherwise_is_refused(store: Store, tmp_path: P
         take(store, file, run=None)
     assert len(take(store, file, run=None, keep_going=True).skipped) == 1
     assert content(store) == before
+
+
+def test_votes_of_a_name_that_two_functions_share_are_retracted(store: Store, tmp_path: Path) -> None:
+    seen = {"M=1": {"config": A, "reason": TWO_SOURCES}, "M=2": {"config": B, "reason": TWO_SOURCES}}
+    first = version_2({"sm90": {"k": {"M=1": A}, "other": {"M=1": A}}}, timings={"sm90": {"k": {"M=1": TIMES}}})
+    later = version_2({"sm90": {"other": {"M=1": A}}}, timings={"sm90": {"k": {"M=1": TIMES}}},
+                      observations={"sm90": {"k": seen}})  # fmt: skip
+    early = write_recording(tmp_path / "early.rank0.json", first)
+    late = write_recording(tmp_path / "late.rank0.json", later)
+    take(store, early, run=None)
+    assert take(store, late, run=None).completed == 1
+    found = content(store)
+    assert ([row[2] for row in found["votes"]], len(found["observations"])) == (["M=1"], 2)
+    assert take(store, early, run=None).already == 1  # a late arrival brings no vote back
+    assert content(store) == found
+    once = Store(parse_url(str(tmp_path / "once.db")))
+    take(once, late, run=None)
+    assert content(once) == found
 
 
 def test_another_process_and_a_file_without_an_id_complete_nothing(store: Store, tmp_path: Path) -> None:

@@ -86,10 +86,7 @@ class Notes:
             warn_once(("name", kernel), "a recording cannot hold %s: %s", kernel, fault.what)
             return
         place = self._first_spelling(note.entry)
-        if note.source is not None and self._sources.setdefault(kernel, note.source) != note.source:
-            self._doubt(kernel)
-        if kernel in self._ambiguous and note.vote is not None:
-            note = note._replace(vote=None, observation=Observation(note.vote, TWO_SOURCES), timed=None, candidates=None)
+        note = self._doubted(note)
         if note.observation is not None:
             if place in self._votes or place in self._observations:
                 return
@@ -107,6 +104,15 @@ class Notes:
         if note.candidates is not None:
             self._sets[place] = note.candidates
         self._unserialized.append(place)
+
+    def _doubted(self, note: _Note) -> _Note:
+        """The note, as an observation if two functions share the kernel's name."""
+        kernel = note.entry[1]
+        if note.source is not None and self._sources.setdefault(kernel, note.source) != note.source:
+            self._doubt(kernel)
+        if kernel not in self._ambiguous or note.vote is None:
+            return note
+        return note._replace(vote=None, observation=Observation(note.vote, TWO_SOURCES), timed=None, candidates=None)
 
     def _doubt(self, kernel: str) -> None:
         """Turn the votes of a kernel into observations."""
@@ -177,7 +183,12 @@ class Notes:
         if text is not None:
             self.texts[section].setdefault(arch, {}).setdefault(kernel, {})[key] = text
         elif key in self.texts[section].get(arch, {}).get(kernel, {}):
-            del self.texts[section][arch][kernel][key]
+            kernels = self.texts[section][arch]
+            del kernels[kernel][key]
+            if not kernels[kernel]:
+                del kernels[kernel]
+            if not kernels:
+                del self.texts[section][arch]
 
     def _first_spelling(self, entry: Entry) -> Entry:
         """The spelling in which an entry was first seen: True, 1 and 1.0 are one key."""
