@@ -24,6 +24,11 @@ def inform(message: str, *args: object) -> None:
     _log(logging.INFO, message, args)
 
 
+def notify(message: str, *args: object) -> None:
+    """Log what somebody asked for: at level INFO, or at level WARNING if INFO is not enabled."""
+    _log(logging.INFO if _logger.isEnabledFor(logging.INFO) else logging.WARNING, message, args)
+
+
 def debug(message: str, *args: object) -> None:
     """Log at level DEBUG: details, such as what ranks other than 0 do."""
     _log(logging.DEBUG, message, args)

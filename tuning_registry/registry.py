@@ -386,7 +386,7 @@ class Registry:
 
         Raises:
             FileError: A table cannot be read.
-            TableError: A file is not a table, or the tables are of two architectures.
+            TableError: A file is not a table, or the tables are for different architectures.
             SelectionError: No table can be exported now, or there is neither a file nor a run of this name.
         """
         selection = _selection(filters, VoteFilters)
@@ -443,7 +443,7 @@ class Registry:
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
             author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip
-        """Give an entry this config, whatever the votes say.
+        """Pin an entry to a config, regardless of its votes.
 
         Args:
             arch: Architecture.
@@ -458,7 +458,7 @@ class Registry:
 
         Raises:
             SelectionError: The kernel, key or config was never recorded, and `force` is not set.
-            ConflictError: An override in force says the opposite.
+            ConflictError: An override in force contradicts it.
         """
         return self._override(PIN, arch, kernel, key, config, reason, author, until, force=force)
 

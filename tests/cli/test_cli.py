@@ -168,7 +168,10 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ingest", H200, "--rank", "1"), "--rank is for one recording, but the paths name 16 files and caches"),
+        (
+            ("ingest", H200, "--rank", "1"),
+            "--rank applies to a single recording, but the paths name 16 files or caches",
+        ),
         (("ingest", H200, "--package", "fla"), "--package 'fla': expected NAME=VERSION"),
         (("ingest", H200, "--package", "a=1", "--package", "a=2"), "--package names 'a' twice"),
         (("ingest", H200 / "rec.rank0.json", "--rank", "-1"), "--rank: expected an integer from 0"),
@@ -178,7 +181,7 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
         (("winners", "--db", "mysql://h/d"), "mysql is not supported"),
         (("winners", "--db", ""), "--db is empty"),
         (("ingest", H200, "--db", ":memory:"), "a database in memory would be lost when this command ends"),
-        (("winners", "--db", "host=h password=SECRET"), "keyword=value is not a database URL"),
+        (("winners", "--db", "host=h password=SECRET"), "a keyword=value string is not a database URL"),
         (("winners", "--db", "sqlite:///x.db?mode=ro"), "takes no options after ?"),
         (("winners", "--kernel", ""), "--kernel is empty"),
         (("winners", "--kernel", "a\0"), "--kernel: a NUL character"),
@@ -194,10 +197,10 @@ def test_a_query_that_matches_nothing_says_what_there_is(cli: Cli, tmp_path: Pat
     cli("ingest", *write_ranks(tmp_path, [A]), "--run", "july", "--triton", "3.6.0")
     for command in ("winners", "disagreements"):
         said = cli(command, "--arch", "sm9").stderr
-        assert said.endswith("no vote matches. archs: sm90; triton: 3.6.0; runs: july\n")
-    assert "no vote on sm90 passes the filters" in cli("export", "--arch", "sm90", "--triton", "3.7").stderr
+        assert said.endswith("no votes match. Recorded archs: sm90; triton: 3.6.0; runs: july\n")
+    assert "no votes on sm90 match the filters" in cli("export", "--arch", "sm90", "--triton", "3.7").stderr
     cli("runs", "withdraw", "july")
-    assert cli("winners").stderr.endswith("archs: none; triton: none; runs: none (withdrawn: 1)\n")
+    assert cli("winners").stderr.endswith("archs: none; triton: none; runs: none (1 withdrawn)\n")
 
 
 def test_the_same_content_under_two_names_is_pointed_out(cli: Cli, tmp_path: Path) -> None:
@@ -385,7 +388,7 @@ def test_what_an_ingest_says(sqlite_cli: Cli, tmp_path: Path) -> None:
     write_ranks(tmp_path / "in", [A, B], arch="MI300X")
     said = sqlite_cli("ingest", tmp_path / "in").stderr
     assert "run: rec@" in said
-    assert "note: 'MI300X' is not the name of a known architecture" in said
+    assert "note: 'MI300X' is not a known architecture" in said
     assert sqlite_cli("ingest", tmp_path / "in", "--triton", "3.6.0").exit_code == 1
     assert "2 superseded" in sqlite_cli("ingest", tmp_path / "in", "--triton", "3.6.0", "--replace").stderr
     (tmp_path / "in" / "rec.rank1.json").write_text("{")
@@ -418,7 +421,7 @@ def test_check_finds_what_is_wrong(cli: Cli, store: Any, tmp_path: Path) -> None
     result = cli("db", "check")
     assert result.exit_code == 1
     assert "problem: view counted_votes is missing" in result.stderr
-    assert "problem: 1 votes name a missing row of recordings" in result.stderr
+    assert "problem: 1 votes refer to missing rows of recordings" in result.stderr
 
 
 def test_rank_lists_stay_short(sqlite_cli: Cli, tmp_path: Path) -> None:

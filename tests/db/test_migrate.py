@@ -231,7 +231,9 @@ def test_an_older_schema_is_refused_with_the_command_to_run(
     for words in (("ingest", *write_ranks(tmp_path, [A, A]), "--run", "x"), ("winners",), ("export", "--arch", "sm90")):
         result = cli(*words)
         assert (result.exit_code, result.stderr.count("\n")) == (1, 2)
-        assert result.stderr.endswith("the schema is older (0003); run: registry db upgrade\n")
+        assert result.stderr.endswith(
+            "the schema is older than this program (found 0003, expected 9999); run: registry db upgrade\n"
+        )
     monkeypatch.undo()
     with store.reading() as reading:
         assert reading.row_counts() == before

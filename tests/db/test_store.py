@@ -68,10 +68,10 @@ def test_a_foreign_table_of_our_name_is_refused(store: Store, cli: Cli, tmp_path
     with engine.begin() as connection:
         connection.execute(sa.text(f"CREATE {made}"))
     engine.dispose()
-    with pytest.raises(SchemaError, match="already has a table 'votes' that is not ours"):
+    with pytest.raises(SchemaError, match="already has a table 'votes' that tuning-registry did not create"):
         take(store, *write_ranks(tmp_path, [A]))
     upgraded = cli("db", "upgrade")
-    assert (upgraded.exit_code, "that is not ours" in upgraded.stderr) == (1, True)
+    assert (upgraded.exit_code, "that tuning-registry did not create" in upgraded.stderr) == (1, True)
     assert store.revision() is None
 
 

@@ -150,7 +150,9 @@ def test_a_database_of_an_older_revision(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(globals(), "RANK", older)
     set_revision(tmp_path / "registry.db", "0000")
     rank = Rank(f"sqlite:///{tmp_path}/registry.db", tmp_path / "user")
-    assert_kept_in_the_file(rank, "the schema is older (0000); run: registry db upgrade", tmp_path)
+    assert_kept_in_the_file(
+        rank, "the schema is older than this program (found 0000, expected 0002); run: registry db upgrade", tmp_path
+    )
 
 
 def set_revision(file: Path, revision: str) -> None:

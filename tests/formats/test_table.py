@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import logging
 import sys
@@ -18,6 +19,7 @@ from tuning_registry import TunedTable, load, write
 from tuning_registry.errors import FormatError, TableError
 from tuning_registry.formats.loader import PACKAGED_TABLES
 from tuning_registry.formats.table import read_table
+from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest_in_memory
@@ -117,29 +119,18 @@ def test_the_first_that_exists_decides(kernels: dict[str, dict[str, int]], expec
     assert (found.candidate is None) == bool(found.reason)
 
 
-def test_a_bare_name_serves_one_kernel_only(caplog: pytest.LogCaptureFixture) -> None:
-    found = table({"_norm": {"*": config()}})
-    assert found.lookup("mamba.a._norm", "M=1", [live()]) is not None
-    assert found.find("fla.b._norm", "M=1", [live()]).reason == "ambiguous name"
-    assert "could mean fla.b._norm or mamba.a._norm" in caplog.text
-    assert found.find("mamba.a._norm", "M=2", [live()]).reason == "ambiguous name"
-
-
-def test_a_bare_name_serves_no_namesake_of_a_qualified_kernel_of_the_table(caplog: pytest.LogCaptureFixture) -> None:
-    found = table({"_norm": {"*": config()}, "mamba.a._norm": {"M=1": config()}})
-    assert found.find("fla.b._norm", "M=1", [live()]).reason == "ambiguous name"
-    assert "could mean fla.b._norm or mamba.a._norm" in caplog.text
-    assert found.lookup("mamba.a._norm", "M=1", [live()]) is not None
-    alone = table({"_norm": {"*": config()}, "mamba.a._norm": {"M=1": config()}})
-    assert alone.lookup("mamba.a._norm", "M=2", [live()]) is not None
-
-
-def test_declared_kernels_get_one_answer_whichever_asks_first() -> None:
-    for order in (("mamba.a._norm", "fla.b._norm"), ("fla.b._norm", "mamba.a._norm")):
-        found = table({"_norm": {"*": config()}, "_other": {"*": config()}})
-        found.declare(["mamba.a._norm", "fla.b._norm", "fla.b._other"])
-        assert [found.find(kernel, "M=1", [live()]).reason for kernel in order] == ["ambiguous name"] * 2
-        assert found.lookup("fla.b._other", "M=1", [live()]) is not None
+@pytest.mark.parametrize("further", [{}, {"mamba.a._norm": {"M=9": config()}}])
+def test_a_bare_name_serves_every_kernel_of_that_name(
+    further: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    kernels = ("mamba.a._norm", "fla.b._norm", "_norm")
+    for order in itertools.permutations(kernels):
+        found = table({"_norm": {"M=1": config()}, **further})
+        for kernel in order * 2:
+            match = found.find(kernel, "M=1", [live()])
+            assert (match.reason, match.kernel, match.key) == ("", "_norm", "M=1")
+            assert found.text_for(kernel, "M=1") == config_text(config())
+    assert caplog.records == []
 
 
 def test_strange_candidates_do_not_match_and_do_not_raise() -> None:
@@ -208,7 +199,7 @@ def test_a_table_with_nothing_in_it_is_false() -> None:
         ({"tuning_registry": []}, "at tuning_registry: expected an object, found an array"),
         ({"kernels": []}, "at kernels: expected an object, found an array"),
         ({"arch": 90}, "at arch: expected a string, found the integer 90"),
-        ({"arch": ""}, "at arch: an empty name"),
+        ({"arch": ""}, "at arch: the name is empty"),
         ({"packages": "x"}, "at packages: expected an object"),
         (
             {"tuning_registry": {"version": 2}},
@@ -270,7 +261,7 @@ def test_what_cannot_be_used_is_skipped_with_a_warning(tmp_path: Path, caplog: p
     assert load("sm_90", folders).provenance["file"] == str(folders[5] / "sm90.json")
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warned) == 5
-    for words in ("is for sm103, not sm90", "not a per-arch table", "cut off", "No such file", "not a regular file"):
+    for words in ("is for sm103, not sm90", "not a per-arch table", "truncated", "No such file", "not a regular file"):
         assert any(words in line for line in warned), (words, warned)
 
 

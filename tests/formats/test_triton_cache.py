@@ -155,7 +155,7 @@ def test_of_two_results_on_one_key_the_last_written_counts(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("{", "cut off"),
+        ("{", "truncated"),
         ("[]", "expected an autotune result of Triton, key and configs_timings; found an array"),
         ('{"key": 1, "configs_timings": []}', "at key: expected an array of values and dtypes"),
         ('{"key": [{}], "configs_timings": []}', "at key: an object cannot be the value of a key"),
@@ -193,9 +193,9 @@ def test_folders_hold_caches_beside_recordings(store: Store, tmp_path: Path) -> 
     copied.write_text(json.dumps(document))  # as another node has measured it
     report = take(store, tmp_path, run=None)
     assert (report.new, report.votes, report.observations) == (3, 1, 14)
-    with pytest.raises(UsageError, match="--rank is for one recording, but the paths name 3"):
+    with pytest.raises(UsageError, match="--rank applies to a single recording, but the paths name 3"):
         take(store, tmp_path, rank=0)
-    with pytest.raises(UsageError, match="--arch is for Triton cache folders"):
+    with pytest.raises(UsageError, match="--arch applies to Triton cache folders"):
         take(store, tmp_path / "rec.rank0.json", arch="sm90")
 
 

@@ -134,7 +134,7 @@ def test_both_figures_are_shown_in_words_when_they_part_company(cli: Cli, store:
         "B=3 num_warps=4 num_stages=3 (beyond the noise of 1.6 %).\n"
         "    7  B=1 num_warps=4 num_stages=3  ranks 0-6 of july  [elected]\n"
         "    3  B=2 num_warps=4 num_stages=3  ranks 7-9 of july\n"
-        "       no clear difference on a typical rank (noise 2.0 %); elected config 60.0 % slower on the ranks that chose it\n"
+        "       on a typical rank: no clear difference (noise 2.0 %); on the ranks that chose it: elected config 60.0 % slower\n"
     )
     ((found,), total) = find_costs(store, Selection())
     assert total == 1

@@ -149,7 +149,7 @@ def test_policy_and_star_entries_are_the_tables_own(store: Store, options: Json)
 
 def test_tables_that_cannot_be_compared_are_refused(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path, [A]))
-    with pytest.raises(TableError, match="two architectures: sm90 and sm80"):
+    with pytest.raises(TableError, match="different architectures: sm90 and sm80"):
         compare_tables(table({}), TunedTable("sm80", {}), None, EVERYTHING)
     odd = [({"policy": ["x"]}, "the policy"), ({"generalized": {"percent": True}}, "is not a percentage"),
            ({"generalized": {"percent": -1}}, "is not a percentage"), ({"generalized": 5}, "is not a percentage"),
@@ -169,7 +169,9 @@ def test_a_good_table_has_no_problem(store: Store) -> None:
     take(store, H200, triton="3.6.0")
     good = checked(store, exported(store), triton="3.6.0+rocm7")
     assert (good.problems, good.notes, good.entries) == ([], [], 45)
-    assert checked(store, exported(store)).notes == ["not compared because not installed here: triton"]
+    assert checked(store, exported(store)).notes == [
+        "versions not checked, because these are not installed here: triton"
+    ]
 
 
 def test_everything_that_speaks_against_a_table_is_one_line(store: Store, tmp_path: Path) -> None:
@@ -290,7 +292,7 @@ def test_two_files_are_compared_without_any_database(tmp_path: Path) -> None:
         done = run_registry("--db", url, "diff", one, two, "--exit-code")
         assert (done.returncode, "Traceback" in done.stderr) == (1, False)
         assert done.stdout.startswith("changed  k\n      M=1\n    - B=1 ")
-        assert "the changes are shown without votes and timings" in done.stderr
+        assert "showing the changes without votes and timings" in done.stderr
         assert "note: triton: 3.6.0 -> 3.7.0" in done.stderr
     assert not database.exists()
     assert run_registry("--db", database, "diff", one, one, "--exit-code").returncode == 0
@@ -330,7 +332,7 @@ def test_a_table_of_no_architecture_is_none(cli: Cli, tmp_path: Path) -> None:
     file.write_text(json.dumps({"arch": "", "kernels": {}}))
     for command in (["check", file], ["diff", file], ["diff", file, file]):
         refused = cli(*command)
-        assert (refused.exit_code, "nameless.json: at arch: an empty name" in refused.stderr) == (1, True)
+        assert (refused.exit_code, "nameless.json: at arch: the name is empty" in refused.stderr) == (1, True)
 
 
 def test_absent_and_empty_versions_of_tables_are_no_change(cli: Cli, tmp_path: Path) -> None:

@@ -209,13 +209,13 @@ def test_what_is_not_there_exits_1_and_says_what_comes_near(cli: Cli, tmp_path: 
 
     status, said = ask("--arch", "sm90", "--kernel", "norm_fwd_kernel", "--key", "M=96")
     assert status == 1
-    assert "nearest: M=64  (M: 96 asked for, 64 recorded)" in said
+    assert "nearest: M=64  (M: 96 requested, 64 recorded)" in said
     assert 'no "*" entry covers this key' in said
     status, said = ask("--arch", "sm90", "--kernel", "other.norm_fwd")
     assert status == 1
     assert said.endswith("kernel other.norm_fwd was never recorded on sm90\nsimilar: pkg.norm_fwd_kernel\n")
     assert ask("--arch", "sm80", "--kernel", "norm_fwd_kernel")[1].endswith("on sm80\nrecorded on sm90\n")
-    assert "no kernel matches. archs: sm90" in ask("--arch", "sm80", "--kernel", "zzz")[1]
+    assert "no kernels match. Recorded archs: sm90" in ask("--arch", "sm80", "--kernel", "zzz")[1]
     assert cli("explain", "--arch", "sm90").exit_code == 2
 
 

@@ -158,7 +158,7 @@ def test_runs_are_compared_as_tables(registry: Registry, cli: Cli, tmp_path: Pat
 
 
 def test_an_operand_that_is_neither_file_nor_run(registry: Registry, cli: Cli, tmp_path: Path) -> None:
-    with pytest.raises(SelectionError, match="neither a table file nor a run of this name"):
+    with pytest.raises(SelectionError, match="no table file or run has this name"):
         registry.diff("june", "august")
     with pytest.raises(FileError, match=r"august\.json: cannot be read"):
         registry.diff("june", "august.json")

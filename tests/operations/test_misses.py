@@ -133,8 +133,8 @@ def test_the_command_is_a_gate(cli: Cli, store: Store, tmp_path: Path) -> None:
         return ended.exit_code, ended.stderr.splitlines()[-1]
 
     assert gate() == (1, "1 missed entry, 0 of them without a vote")
-    assert gate("--unrecorded") == (0, "no missed entry is without a vote")
-    assert gate("--run", "recorded") == (0, "no miss was recorded")
+    assert gate("--unrecorded") == (0, "every missed entry has a vote")
+    assert gate("--run", "recorded") == (0, "no misses were recorded")
     status, said = gate("--run", "mistyped")
     assert (status, said.partition(". ")[0]) == (1, "no recording matches")
     assert cli("misses").exit_code == 0

@@ -28,6 +28,7 @@ from tests.runtime.fakes import (
     three,
     write_table,
 )  # fmt: skip
+from tests.runtime.test_process import python
 from tuning_registry.runtime import AutotunePolicy, choice_log, install, uninstall
 from tuning_registry.runtime.triton.adapter import Adapter
 
@@ -266,3 +267,36 @@ def test_a_kernel_that_is_tuned_inside_anothers_pruning_is_seen(tmp_path: Path) 
     launch(pruned_by(prune))
     assert [(choice.kernel, choice.source) for choice in choice_log()] == [
         ("pkg.ops.inner", "timed"), (NAME, "min_cost")]  # fmt: skip
+
+
+SIGNALLED = """
+import os, signal
+from tests.runtime.fakes import ARCH, Tensor, autotuner, launch
+from tuning_registry.runtime import install, uninstall
+inner, outer, is_busy = autotuner(name="inner"), autotuner(name="outer"), []
+
+def launch_too(*_):
+    if not is_busy:
+        is_busy.append(True)
+        launch(inner, Tensor(), Tensor(), len(inner.cache))
+        is_busy.clear()
+
+install({"record_path": "rec/r", "arch": ARCH, "run": "job"})
+signal.signal(signal.SIGALRM, launch_too)
+for size in range(300):
+    # One signal a launch, at another place in each: a timer that goes on by itself could outrun a slow machine.
+    signal.setitimer(signal.ITIMER_REAL, 1e-5 * (1 + size % 40))
+    launch(outer, Tensor(), Tensor(), size)
+signal.setitimer(signal.ITIMER_REAL, 0)
+uninstall()
+print(len(outer.cache), len(inner.cache), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_signal_handler_that_launches_in_the_middle_of_a_launch_does_not_wait_for_it(tmp_path: Path) -> None:
+    ended = python("-c", SIGNALLED, cwd=tmp_path)
+    votes = only_recording(tmp_path / "rec").votes[ARCH]
+    counts = [len(votes[f"pkg.ops.{name}"]) for name in ("outer", "inner")]
+    assert counts == [300, counts[1]]
+    assert ended.stdout.split() == list(map(str, counts))

@@ -167,7 +167,7 @@ def test_a_policy_that_cannot_work_leaves_the_old_one(bad: Any) -> None:
     assert triton.runtime.Autotuner.run is run
 
 
-@pytest.mark.parametrize(("content", "message"), [("{}", "not a per-arch table"), ('{"arch": ', "cut off")])
+@pytest.mark.parametrize(("content", "message"), [("{}", "not a per-arch table"), ('{"arch": ', "truncated")])
 def test_a_table_file_that_is_no_table_is_refused_by_install(tmp_path: Path, content: str, message: str) -> None:
     pytest.importorskip("triton")
     (tmp_path / "sm90.json").write_text(content)
@@ -202,3 +202,9 @@ def test_a_table_folder_without_the_architecture_is_said_aloud(
 ) -> None:
     load("sm77", tmp_path)
     assert f"{tmp_path} has no sm77.json; searching further" in caplog.text
+
+
+def test_no_password_is_shown_by_a_policy() -> None:
+    policy = AutotunePolicy(record_path="postgresql://me@srv:S3?CRET@host/db?password=S3CRET2", run="job")
+    assert "CRET" not in repr(policy)
+    assert "run='job'" in repr(policy)

@@ -99,7 +99,7 @@ def test_every_miss_has_a_reason_and_is_logged_once(
     messages = [r.getMessage() for r in caplog.records if "miss for " in r.getMessage()]
     assert len(messages) == 1
     assert all(part in messages[0] for part in (reason, NAME, KEY))
-    (asked,) = [r.getMessage() for r in caplog.records if "these misses are relative to" in r.getMessage()]
+    (asked,) = [r.getMessage() for r in caplog.records if "these keys were looked up in" in r.getMessage()]
     assert all(part in asked for part in (str(path), "3.0.1", triton.__version__))
 
 
@@ -171,20 +171,27 @@ def test_only_whole_package_names_are_in_scope(tmp_path: Path) -> None:
     assert coverage_report().not_covered == (("flashy.ops.kernel", "out of scope"),)
 
 
-@pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("first", [0, 1])
-def test_a_bare_name_of_two_live_kernels_is_a_miss_from_the_first_launch_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, first: int
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_bare_name_serves_every_kernel_of_that_name_in_whatever_order_they_are_launched(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, order: tuple[int, ...]
 ) -> None:
-    kernels = autotuner(module="one.ops"), autotuner(module="two.ops", cls=Counting)
+    kernels = [autotuner(module="one.ops"), autotuner(module="two.ops", cls=Counting), autotuner(name="other")]
     pin(tmp_path, stored(three()[0]), name="kernel", key="*")
-    launch(kernels[first])
-    (miss,) = coverage_report().misses
-    assert (miss.kernel, miss.reason) == (("one.ops.kernel", "two.ops.kernel")[first], "ambiguous name")
-    assert "could mean one.ops.kernel or two.ops.kernel" in caplog.text
-    launch(kernels[1 - first])
-    assert coverage_report().miss_counts == {"ambiguous name": 2}
-    assert [launched(kernel) for kernel in kernels] == [[32], [32]]
+    for index in order:
+        launch(kernels[index])
+    assert [launched(kernel) for kernel in kernels] == [[128], [128], [32]]
+    warnings = [r.getMessage() for r in caplog.records if "have no module" in r.getMessage()]
+    assert len(warnings) == 1
+    assert "they serve several kernels: one.ops.kernel and two.ops.kernel" in warnings[0]
+
+
+def test_a_bare_name_serves_only_kernels_that_have_its_candidate(tmp_path: Path) -> None:
+    kernels = autotuner(module="one.ops"), autotuner([Config({"BLOCK_M": 8}), Config({"BLOCK_M": 4})], module="two.ops")
+    pin(tmp_path, stored(three()[0]), name="kernel", key="*")
+    for kernel in kernels:
+        launch(kernel)
+    assert [launched(kernel) for kernel in kernels] == [[128], [4]]
+    assert coverage_report().miss_counts == {"not a candidate": 1}
 
 
 @pytest.mark.usefixtures("alone")
@@ -203,13 +210,6 @@ def test_a_bare_name_serves_the_one_kernel_that_it_can_mean(tmp_path: Path) -> N
     assert len(others) == 3
 
 
-def test_a_table_of_qualified_names_does_not_walk_live_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuning_registry.runtime.tables.live_kernels", lambda: pytest.fail("walked"))
-    pin(tmp_path, stored(three()[0]))
-    launch(kernel := autotuner())
-    assert launched(kernel) == [128]
-
-
 def test_an_invariant_kernel_without_an_entry_is_left_to_triton(tmp_path: Path) -> None:
     kernel, listed = autotuner(name="free"), autotuner(name="listed")
     pin(tmp_path, stored(three()[2]), name="pkg.ops.listed", config_invariant=("free", "listed"), on_miss="error")
@@ -226,7 +226,7 @@ def test_a_fault_of_ours_pins_the_cheapest_candidate_and_times_nothing(
 ) -> None:
     kernel = autotuner()
     pin(tmp_path, stored(three()[0]))
-    monkeypatch.setattr("tuning_registry.runtime.session.decide", lambda *a: 1 / 0)
+    monkeypatch.setattr("tuning_registry.runtime.pinning.decide", lambda *a, **options: 1 / 0)
     for _ in range(3):
         assert launch(kernel) == "launched"
     assert (kernel.timer.calls, launched(kernel)) == (0, [32, 32, 32])
@@ -240,7 +240,7 @@ def test_a_fault_of_ours_pins_the_cheapest_candidate_and_times_nothing(
 def test_a_fault_of_ours_forbids_the_launch_where_a_miss_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, free = autotuner(), autotuner(name="free")
     pin(tmp_path, stored(three()[0]), on_miss="error", config_invariant=("free",))
-    monkeypatch.setattr("tuning_registry.runtime.tables.load", lambda *a, **options: 1 / 0)
+    monkeypatch.setattr("tuning_registry.runtime.pinning.decide", lambda *a, **options: 1 / 0)
     with pytest.raises(LaunchError, match=r"pkg\.ops\.kernel could not be pinned because of a fault"):
         launch(kernel)
     launch(free)

@@ -49,7 +49,7 @@ class Target:
         kind = network_file_system(file.parent) if file is not None else ""
         if kind:
             print_message(
-                f"warning: this SQLite file is on {kind}, where locking is unreliable; let only one process write to it, "
+                f"warning: this SQLite file is on {kind}, where locking is unreliable. Let only one process write to it, "
                 "or use Postgres"
             )
         return Store(url)
@@ -123,7 +123,7 @@ def _selection(given: Mapping[str, Any]) -> Selection:
     )
 
 
-def nothing_matches(store: Store, kernel: str | None, what: str = "vote") -> str:
+def nothing_matches(store: Store, kernel: str | None, what: str = "votes") -> str:
     from tuning_registry.operations.status import what_there_is
 
-    return printable(f"no {what} matches. {what_there_is(store, kernel)}")
+    return printable(f"no {what} match. Recorded {what_there_is(store, kernel)}")

@@ -33,7 +33,9 @@ Paths = Annotated[
     typer.Argument(metavar="PATH", help="Recordings: files, folders or quoted globs."),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", metavar="FORMAT", help="Output format: table, json or csv.")]
-ExitCode = Annotated[bool, typer.Option("--exit-code", help="Exit 1 if rows are found, or if nothing matches at all.")]
+ExitCode = Annotated[
+    bool, typer.Option("--exit-code", help="Exit 1 if rows are found, or if nothing matches the filters.")
+]
 StatedTriton = Annotated[
     str | None, typer.Option("--triton", metavar="VERSION", help="Triton version for recordings that do not state one.")
 ]
@@ -55,21 +57,21 @@ FILTERS: Final[Mapping[str, tuple[Any, typer.models.OptionInfo]]] = {
             "--kernel", metavar="NAME", help="Kernel: a qualified name, a function name, or a pattern such as '*norm*'."
         ),
     ),
-    "run": (list[str] | None, typer.Option("--run", metavar="RUN", help="Only votes of this run. May be repeated.")),
+    "run": (list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run. May be repeated.")),
     "rank": (
         list[str] | None,
         typer.Option("--rank", metavar="RANKS", help="Only these ranks, such as 3 or 0-7. May be repeated."),
     ),
     "source": (
         str | None,
-        typer.Option("--source", metavar="TEXT", help="Only votes from recordings with this source text."),
+        typer.Option("--source", metavar="TEXT", help="Only recordings with this source text."),
     ),
     "triton": (
         str | None,
         typer.Option(
             "--triton",
             metavar="VERSION",
-            help="Only votes recorded with this Triton version; none for recordings that do not state one.",
+            help="Only recordings made with this Triton version. Use none for those that do not state one.",
         ),
     ),
     "package": (
@@ -77,7 +79,7 @@ FILTERS: Final[Mapping[str, tuple[Any, typer.models.OptionInfo]]] = {
         typer.Option(
             "--package",
             metavar="NAME=VERSION",
-            help="For kernels of package NAME, only votes recorded with VERSION. May be repeated.",
+            help="Only recordings made with this version, for the kernels of package NAME. May be repeated.",
         ),
     ),
 }

@@ -27,10 +27,10 @@ Key = Annotated[str, typer.Option("--key", metavar="KEY", help="Shape key, or * 
 Config = Annotated[
     str, typer.Option("--config", metavar="CONFIG", help="Config, as shown by other commands or as JSON.")
 ]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why. Written into exported tables.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, which is written into exported tables.")]
 Author = Annotated[
     str | None,
-    typer.Option("--author", metavar="NAME", help="Who decides. Defaults to USER@HOST.", show_default=False),
+    typer.Option("--author", metavar="NAME", help="Who made the decision. Defaults to USER@HOST.", show_default=False),
 ]
 Until = Annotated[
     str | None,
@@ -64,7 +64,7 @@ def pin(
     until: Until = None,
     force: Force = False,
 ) -> None:
-    """Give an entry this config, whatever the votes say."""
+    """Pin an entry to a config, regardless of its votes."""
     _add(target, "pin", arch=arch, kernel=kernel, key=key, config=config, reason=reason, author=author, until=until,
          force=force)  # fmt: skip
 
@@ -88,7 +88,7 @@ def ban(
     until: Until = None,
     force: Force = False,
 ) -> None:
-    """Keep a config from being elected."""
+    """Prevent a config from being elected."""
     _add(target, "ban", arch=arch, kernel=kernel, key=key, config=config, reason=reason, author=author, until=until,
          force=force)  # fmt: skip
 
@@ -112,11 +112,11 @@ def _add(target: Target, action: str, *, arch: str, kernel: str, key: str, confi
 def list_overrides(
     target: Target,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show the whole history: replaced and lifted overrides, and the lifts.")
+        bool, typer.Option("--all", help="Show the whole history, including replaced and lifted overrides.")
     ] = False,
     style: FormatOption = Format.table,
 ) -> None:
-    """List the pins and bans in force, with who decided them and why."""
+    """List the pins and bans in force, who made them and why."""
     from tuning_registry.operations.overrides import list_overrides as find_overrides
 
     found = find_overrides(target.open(), everything=everything)
@@ -132,7 +132,7 @@ def list_overrides(
 def lift(
     target: Target,
     number: Annotated[int, typer.Argument(metavar="ID", help="Id of the override, as shown by registry overrides.")],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why. Kept in the history.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, which is kept in the history.")],
     author: Author = None,
 ) -> None:
     """End a pin or ban. Its history is kept."""

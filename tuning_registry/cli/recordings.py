@@ -109,7 +109,7 @@ def _print_notes(report: IngestReport) -> None:
     for texts in report.spellings:
         print_message(spelling_note(texts))
     for arch in report.strange_archs:
-        print_message(f"note: {printable(arch)!r} is not the name of a known architecture; stored as given")
+        print_message(f"note: {printable(arch)!r} is not a known architecture; stored as given")
     if report.unowned_caches:
         print_message(
             "note: winners from a Triton cache are stored as observations and do not vote. If a single rank wrote this "
@@ -117,8 +117,8 @@ def _print_notes(report: IngestReport) -> None:
         )
     if report.timings_beside:
         print_message(
-            f"note: {count_of(report.timings_beside, 'file')} of timings (timings.rank<N>.json) in the same folder not "
-            "ingested; to ingest timings as well, name the folder"
+            f"note: skipped {count_of(report.timings_beside, 'timings file')} (timings.rank<N>.json) in the same folder; to ingest "
+            "timings as well, name the folder"
         )
 
 
@@ -151,7 +151,7 @@ def misses(
     style: FormatOption = Format.table,
     exit_code: ExitCode = False,
 ) -> None:
-    """Show the entries that pinned runs did not find in their tables: what to record next."""
+    """Show entries that pinned runs did not find in their tables, and that should be recorded next."""
     from tuning_registry.operations.misses import find_misses
 
     store = target.open()
@@ -162,9 +162,9 @@ def misses(
         without = {(miss.arch, miss.kernel, miss.key) for miss in found if not miss.recorded}
         print_message(f"{count_of(len(entries), 'missed entry')}, {len(without):,} of them without a vote")
     elif matched:
-        print_message("no missed entry is without a vote" if unrecorded else "no miss was recorded")
+        print_message("every missed entry has a vote" if unrecorded else "no misses were recorded")
     else:
-        print_message(nothing_matches(store, target.selection.kernel, "recording"))
+        print_message(nothing_matches(store, target.selection.kernel, "recordings"))
     if exit_code and (found or not matched):
         raise typer.Exit(1)
 

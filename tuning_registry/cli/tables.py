@@ -127,21 +127,21 @@ def write_export(made: Export, output: Path | None) -> None:
         f"({made.ties:,} decided by tie-break), {made.dropped:,} left out by thresholds"
     )
     notes = {
-        "decided by a pin (see registry overrides)": made.pinned,
-        "decided without configs that are banned (see registry overrides)": made.with_bans,
-        "left out because every config is banned": made.banned_out,
-        "without enough timings for the policy; the majority's config was used": made.undecided,
-        "with votes of ranks that had other candidates than the newest recording; registry winners marks them stale": (
+        "{} decided by pins (see registry overrides)": made.pinned,
+        "{} decided with some configs banned (see registry overrides)": made.with_bans,
+        "{} left out because every config is banned": made.banned_out,
+        "{} without enough timings for the policy; used the majority's config": made.undecided,
+        "{} with votes that chose from other candidates than the newest recording (stale in registry winners)": (
             made.stale
         ),
     }
     for what, count in notes.items():
         if count:
-            print_message(f"note: {count_of(count, 'entry')} {what}")
+            print_message(f"note: {what.format(count_of(count, 'entry'))}")
     if made.saving is not None:
         print_message(
             f'"*" entries for {count_of(made.saving.kernels, "kernel")} saved {count_of(made.saving.saved, "entry")}; '
-            f"the largest slowdown they accept is {made.saving.worst_percent:.2f} %"
+            f"their largest slowdown is {made.saving.worst_percent:.2f} %"
         )
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
@@ -161,18 +161,18 @@ def write_export(made: Export, output: Path | None) -> None:
 def diff(
     target: Target,
     old: Annotated[
-        str, typer.Argument(metavar="OLD", help="Table file, or name of a run: the table that its votes would give.")
+        str, typer.Argument(metavar="OLD", help="Table file, or name of a run, for the table that its votes elect.")
     ],
     new: Annotated[
         str | None,
         typer.Argument(
-            metavar="NEW", help="Table file or run to compare with. Without it, the table that would be exported now."
+            metavar="NEW", help="Table file or run to compare with. Defaults to the table that would be exported now."
         ),
     ] = None,
     style: FormatOption = Format.table,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if the tables differ.")] = False,
 ) -> None:
-    """Show what changed between two tables or runs, or between a table and the current votes, and the evidence for it."""
+    """Show the differences between two tables or runs, or between a table and the current votes, with evidence."""
     other = printable(new) if new is not None else "the current votes"
     found = _with_votes(target, old) if new is None else _between(target, old, new)
     print_data(render_changes(found, style))
@@ -212,7 +212,7 @@ def _between(target: Target, old: str, new: str) -> list[EntryChange]:
             return compare_tables(before, after, store, target.selection)
     except DatabaseError as error:  # two files can be compared without a database
         why = str(error)
-    print_message(f"note: the changes are shown without votes and timings: {why}")
+    print_message(f"note: showing the changes without votes and timings: {why}")
     return compare_tables(before, after, None, target.selection)
 
 
@@ -222,7 +222,7 @@ def _how_compared(compared: TableComparison) -> str:
 
 @command(*VOTES, examples=("registry check sm90.json", "registry check sm90.json --run july"))
 def check(target: Target, path: Table) -> None:
-    """Check that a table still holds: votes, overrides, staleness, versions and digest.
+    """Check that a table is unedited and matches the votes, the overrides and the installed versions.
 
     Lists the problems it finds and exits 1 if there are any.
     """
@@ -253,7 +253,7 @@ def exports(
     ] = None,
     style: FormatOption = Format.table,
 ) -> None:
-    """List the tables that were exported to files, newest first: from a digest in a log back to the votes."""
+    """List the tables exported to files, newest first. Finds the votes behind a digest in a log."""
     from tuning_registry.operations.export_log import list_exports
 
     found = list_exports(target.open(), digest, arch)

@@ -58,12 +58,13 @@ def winners(target: Target, policy: PolicyOption = Policy.MAJORITY, style: Forma
 def disagreements(
     target: Target,
     cost: Annotated[
-        bool, typer.Option("--cost", help="Show what each disagreement costs, from timings; the most costly first.")
+        bool,
+        typer.Option("--cost", help="Show the cost of each disagreement according to the timings, the highest first."),
     ] = False,
     style: FormatOption = Format.table,
     exit_code: ExitCode = False,
 ) -> None:
-    """Show the entries for which ranks chose different configs, and who chose which."""
+    """Show the entries on which ranks disagree, and which ranks chose which config."""
     from tuning_registry.operations.costs import CONFLICT, NOT_TIMED, find_costs
     from tuning_registry.operations.votes import find_disagreements
 
@@ -122,7 +123,7 @@ def kernels(
     ] = None,
     style: FormatOption = Format.table,
 ) -> None:
-    """List the recorded kernels: their entries, ranks and votes, and how many entries have disagreement."""
+    """List the recorded kernels with their numbers of entries, ranks, votes and disagreements."""
     from tuning_registry.operations.inventory import list_kernels
 
     store = target.open()
@@ -140,7 +141,7 @@ def keys(
     ],
     style: FormatOption = Format.table,
 ) -> None:
-    """List the recorded keys of a kernel: their votes, those of the winner, and how many configs were chosen."""
+    """List the recorded keys of a kernel with their votes, the votes of the winner, and the number of configs chosen."""
     from tuning_registry.operations.inventory import list_keys
 
     store = target.open()
@@ -164,7 +165,7 @@ def explain(
         typer.Option(
             "--key",
             metavar="KEY",
-            help="Shape key, or a pattern such as 'D=128|*'. Without it, every entry of the kernel.",
+            help="Shape key, or a pattern such as 'D=128|*'. Defaults to every key of the kernel.",
         ),
     ] = None,
     policy: PolicyOption = Policy.MAJORITY,
@@ -197,11 +198,11 @@ def _print_no_kernel(store: Store, found: Explanation, target: Target) -> None:
     for name in found.similar:
         print_message(printable(f"similar: {name}"))
     if not found.similar and not found.elsewhere:
-        print_message(nothing_matches(store, None, "kernel"))
+        print_message(nothing_matches(store, None, "kernels"))
 
 
 def _print_no_key(found: Explanation, kernel: str, key: str) -> None:
-    print_message(printable(f"no vote, pin or policy decides the key {key} of {kernel}"))
+    print_message(printable(f"key {key} of {kernel} has no config: no vote, pin or policy decides it"))
     for near in found.nearest:
         print_message(f"nearest: {near_key_text(near)}")
     star = found.any_key
@@ -217,13 +218,13 @@ def _print_no_key(found: Explanation, kernel: str, key: str) -> None:
 @command(*ALL, examples=("registry ranks --run july", "registry ranks --outliers --exit-code"))
 def ranks(
     target: Target,
-    outliers: Annotated[bool, typer.Option("--outliers", help="Only outliers.")] = False,
+    outliers: Annotated[bool, typer.Option("--outliers", help="Show only outliers.")] = False,
     style: FormatOption = Format.table,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit 1 if a rank is an outlier, or if nothing matches at all.")
+        bool, typer.Option("--exit-code", help="Exit 1 if a rank is an outlier, or if nothing matches the filters.")
     ] = False,
 ) -> None:
-    """Compare every rank with all others by its dissenting votes and its timings, and find outliers."""
+    """Compare each rank with the others by dissenting votes and timings, and find outliers."""
     from tuning_registry.operations.ranks import compare_ranks
 
     store = target.open()
@@ -231,12 +232,12 @@ def ranks(
     print_data(render_ranks(fleet.outliers if outliers else fleet.ranks, style))
     count = count_of(len(fleet.ranks), "rank")
     if not fleet.ranks:
-        print_message(nothing_matches(store, target.selection.kernel, "vote or timing"))
+        print_message(nothing_matches(store, target.selection.kernel, "votes or timings"))
     elif fleet.time_ratio is None and fleet.dissent is None:
         print_message(f"{count}: too few to find outliers")
     else:
         number = len(fleet.outliers)
-        by_votes = "" if fleet.time_ratio is not None else ", by votes alone: too few timings to compare speeds"
+        by_votes = "" if fleet.time_ratio is not None else " by votes; there are too few timings to compare speeds"
         print_message(
             f"{number:,} of {len(fleet.ranks):,} ranks {'is an outlier' if number == 1 else 'are outliers'}{by_votes}"
         )

@@ -52,5 +52,5 @@ def _orphans(connection: sa.Connection) -> list[str]:
             sa.select(sa.func.count()).select_from(schema.votes).where(column.not_in(sa.select(table.c.id)))
         ).scalar_one()
         if lost:
-            problems.append(f"{lost} votes name a missing row of {table.name}")
+            problems.append(f"{lost} votes refer to missing rows of {table.name}")
     return problems

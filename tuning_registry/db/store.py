@@ -155,7 +155,10 @@ class Store:
             raise self.absent()
         refuse_unknown_revision(found, self.url)
         if found != schema.HEAD:
-            raise SchemaError(f"{shown_url(self.url)}: the schema is older ({found}); run: registry db upgrade")
+            raise SchemaError(
+                f"{shown_url(self.url)}: the schema is older than this program (found {found}, expected {schema.HEAD}); run: "
+                "registry db upgrade"
+            )
 
 
 def _missing_folder(url: sa.URL) -> Path | None:
@@ -191,7 +194,7 @@ def refuse_unknown_revision(found: str, url: sa.URL) -> None:
     """
     if found not in schema.REVISIONS:
         raise SchemaError(
-            f"{shown_url(url)}: the schema is newer than this program (found {found}, know {schema.HEAD}); "
+            f"{shown_url(url)}: the schema is newer than this program (found {found}, expected {schema.HEAD}); "
             "upgrade the package: pip install -U tuning-registry"
         )
 
@@ -201,7 +204,9 @@ def refuse_taken_names(connection: sa.Connection) -> None:
     found = sa.inspect(connection)
     taken = {*found.get_table_names(), *found.get_view_names()} & {*schema.metadata.tables, "counted_votes"}
     if taken:
-        raise SchemaError(f"the database already has a table {min(taken)!r} that is not ours; use another database")
+        raise SchemaError(
+            f"the database already has a table {min(taken)!r} that tuning-registry did not create; use another database"
+        )
 
 
 def create_schema(connection: sa.Connection) -> None:

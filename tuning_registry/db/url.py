@@ -69,7 +69,7 @@ def parse_url(text: str) -> sa.URL:
 
 def _url_of_file(path: str) -> sa.URL:
     if _KEYWORDS.search(path):
-        raise UsageError("keyword=value is not a database URL here; expected postgresql://USER@HOST/NAME")
+        raise UsageError("a keyword=value string is not a database URL; expected postgresql://USER@HOST/NAME")
     if USER_AND_PASSWORD.match(path):
         raise UsageError(
             "USER:PASSWORD@ belongs in a database URL, postgresql://USER@HOST/NAME; to name a file, begin its path "

@@ -128,14 +128,14 @@ def parse_json(data: bytes, file: str) -> Any:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
         cut = error.pos >= len(data.rstrip()) or error.msg.startswith("Unterminated string")
-        hint = "; the file seems to be cut off" if cut else ""
+        hint = "; the file seems to be truncated" if cut else ""
         raise RecordingError(file, f"not JSON at {place}: {error.msg}{hint}") from error
     except RecursionError as error:
-        raise RecordingError(file, "nested too deep to be read") from error
+        raise RecordingError(file, "nested too deeply to be read") from error
     if repeated:
         path = next(path for path, value in _walk(document) if isinstance(value, _Repeated))
         name = repeated[-1].name if not path else _value_at(document, path).name
-        raise RecordingError(file, "the same object key twice; expected each once", (*path, name))
+        raise RecordingError(file, "this object key appears twice; expected each key once", (*path, name))
     return document
 
 

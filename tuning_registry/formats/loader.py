@@ -62,7 +62,7 @@ def load(
         if table.unusable:
             (kernel, key), why = next(iter(table.unusable.items()))
             warn(
-                "%s: unusable entries: %s, first %s %s: %s. Looking them up is a miss.",
+                "%s: unusable entries: %s, first %s %s: %s. Launches that need them are misses.",
                 file,
                 len(table.unusable),
                 kernel,

@@ -69,7 +69,7 @@ def parse_recording(data: bytes, file: str) -> Recording:
             return _from_document(document, file)
         other = kind_of(document)
         if other:
-            raise FormatError(f"this is {other}, not a recording {{arch: {{kernel: {{key: config}}}}}}")
+            raise FormatError(f"expected a recording {{arch: {{kernel: {{key: config}}}}}}, found {other}")
         if _holds_timings(document):
             return _from_timings(document, file)
         return Recording(file, Header(), read_entries(document, _config))
@@ -191,7 +191,9 @@ def _refuse_both_kinds(recording: Recording) -> None:
         if lookup_key(key) in map(lookup_key, recording.votes.get(arch, {}).get(kernel, {}))
     ]
     if both:
-        raise FormatError("this entry has a vote and an observation; expected one of them", ("observations", *both[0]))
+        raise FormatError(
+            "this entry has a vote and an observation; expected only one of them", ("observations", *both[0])
+        )
 
 
 def _config(value: Any) -> str:

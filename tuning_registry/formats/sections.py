@@ -34,7 +34,7 @@ def read_entries(document: object, read: Callable[[Any], T]) -> dict[str, dict[s
                 check_text(key, (arch, kernel, key))
                 if key in known:
                     raise FormatError(
-                        "two spellings of one architecture hold this entry; expected one", (arch, kernel, key)
+                        "this entry appears under two spellings of one architecture; expected one", (arch, kernel, key)
                     )
                 try:
                     known[key] = read(value)
@@ -76,7 +76,7 @@ def _object(value: object, path: tuple[str, ...], expected: str) -> dict[str, An
 
 def _name(text: str, path: tuple[str, ...]) -> str:
     if not text:
-        raise FormatError("an empty name", path)
+        raise FormatError("the name is empty", path)
     return check_text(text, path)
 
 

@@ -320,7 +320,7 @@ def _check_shape(document: object) -> None:
                 f"expected {'a string' if kind is str else 'an object'}, found {describe(value)}", (name,)
             )
     if not document["arch"]:
-        raise FormatError("an empty name", ("arch",))
+        raise FormatError("the name is empty", ("arch",))
     ours = document.get(EXTRA, {})
     if not isinstance(ours, dict):
         raise FormatError(f"expected an object, found {describe(ours)}", (EXTRA,))

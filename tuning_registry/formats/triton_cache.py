@@ -162,7 +162,9 @@ def _read_file(file: Path, kernel: str) -> _Result:
     try:
         result = _read_result(parse_json(read_bytes(file), str(file)))
         if not kernel or len(kernel) >= _MAX_STEM:
-            raise FormatError(f"Triton cuts names at {_MAX_STEM} characters, so the kernel of this result is unknown")
+            raise FormatError(
+                f"Triton truncates names to {_MAX_STEM} characters, so the kernel of this result is unknown"
+            )
         check_text(kernel)
     except RecordingError:
         raise

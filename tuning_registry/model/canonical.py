@@ -113,11 +113,9 @@ def _full_config(config: object) -> dict[str, Any]:
     for field in full.keys() - set(FIELDS):
         value = full.pop(field)
         if field not in NEUTRAL:
-            raise FormatError(f"unknown config field; known are {', '.join(FIELDS)}", (field,))
+            raise FormatError(f"unknown config field; expected one of {', '.join(FIELDS)}", (field,))
         if not _same(value, NEUTRAL[field]):
-            raise FormatError(
-                f"{describe(value)} changes the kernel and cannot be stored; expected no such field", (field,)
-            )
+            raise FormatError(f"{describe(value)} changes the kernel and cannot be stored; remove this field", (field,))
     for field in FIELDS:
         if field not in full:
             raise FormatError(f"required config field {field!r} is missing", (field,))

@@ -275,11 +275,11 @@ def _normal_packages(packages: Mapping[str, str]) -> dict[str, str]:
     for name, version in packages.items():
         known = normal.setdefault(normal_distribution(name), version)
         if not name or not version or version == NOT_STATED:
-            raise FormatError(
-                "expected a name and a version; leave the package out if there is none", ("packages", name)
-            )
+            raise FormatError("expected a name and a version; omit a package that has none", ("packages", name))
         if known != version:
-            raise FormatError("the same distribution has two spellings and two versions", ("packages", name))
+            raise FormatError(
+                "this distribution appears under two spellings with different versions", ("packages", name)
+            )
     return normal
 
 

@@ -137,7 +137,7 @@ def _version_findings(table: TunedTable, installed: Callable[[str], str]) -> tup
         elif here.partition("+")[0] != version.partition("+")[0]:  # a local build tag does not change the version
             problems.append(printable(f"version: recorded with {name} {version}, but {here} is installed"))
     if absent:
-        notes.append(printable(f"not compared because not installed here: {', '.join(absent)}"))
+        notes.append(printable(f"versions not checked, because these are not installed here: {', '.join(absent)}"))
     return problems, notes
 
 

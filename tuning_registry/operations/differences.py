@@ -69,7 +69,7 @@ class TableComparison(Result):
             "package": ", ".join(f"{name}={version}" for name, version in chosen.packages.items()),
         }
         shown = "; ".join(f"{name} {value}" for name, value in filters.items() if value) or "all votes"
-        return shown + (f", the filters of its export on {self.logged_at[:10]}" if self.logged_at else "")
+        return shown + (f" (as filtered when it was exported on {self.logged_at[:10]})" if self.logged_at else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, select
         DatabaseError: The database cannot be read.
     """
     if old.arch != new.arch:
-        raise TableError(f"the tables are for two architectures: {old.arch} and {new.arch}")
+        raise TableError(f"the tables are for different architectures: {old.arch} and {new.arch}")
     changes = diff_tables(old, new)
     if store is None or not changes:
         return changes
@@ -159,9 +159,7 @@ def table_or_run(store: Store, name: str, arch: str | None = None) -> TunedTable
         return read_table(Path(name))  # names the file that is missing
     archs = {one for run in list_runs(store) if run.name == name for one in run.archs}
     if not archs:
-        raise SelectionError(
-            f"{name}: there is neither a table file nor a run of this name; registry runs lists the runs"
-        )
+        raise SelectionError(f"{name}: no table file or run has this name; registry runs lists the runs")
     if arch is None and len(archs) > 1:
         raise SelectionError(f"run {name} has votes on {list_some(sorted(archs))}; choose an architecture with --arch")
     selection = Selection(arch=arch or archs.pop(), runs=(name,))

@@ -103,7 +103,8 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         kept, dropped = _split(election.entries, options)
         if not kept:
             raise SelectionError(
-                f"thresholds and bans leave none of the {len(election.every_entry)} entries; nothing was written"
+                f"thresholds and bans leave out all {len(election.every_entry)} entries. Nothing was written. Lower the "
+                "thresholds, or lift a ban (see registry overrides)"
             )
         unwritten = [*dropped, *election.left_out]
         kernels, saving = _configs_of(kept, unwritten, options, election)
@@ -238,11 +239,11 @@ def _recorded_archs(reading: Reading) -> list[str]:
 def _nothing_recorded(selection: Selection, reading: Reading) -> SelectionError:
     known = _recorded_archs(reading)
     if selection.arch in known:
-        return SelectionError(f"no vote on {selection.arch} passes the filters; registry runs lists the recorded runs")
+        return SelectionError(f"no votes on {selection.arch} match the filters; registry runs lists the recorded runs")
     shown = list_some(known) if known else "none (registry runs also lists withdrawn runs)"
     return SelectionError(
-        f"no recording that counts has votes on {selection.arch}; recorded architectures: {shown}. Timings alone do not "
-        "vote, nor do Triton caches that were ingested without --rank"
+        f"no votes were recorded on {selection.arch}; architectures with votes: {shown}. Timings do not vote, nor do "
+        "Triton caches that were ingested without --rank"
     )
 
 

@@ -62,7 +62,7 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
     Raises:
         UsageError: A value is empty or malformed.
         SelectionError: It was never recorded, and `force` is not set.
-        ConflictError: An override in force says the opposite.
+        ConflictError: An override in force contradicts it.
         DatabaseError: The database cannot be written.
     """
     _refuse_empty({"reason": reason, "author": author, "key": key, "kernel": kernel, "arch": arch})
@@ -103,7 +103,7 @@ def lift_override(store: Store, number: int, *, reason: str, author: str, now: d
         history = in_force(transaction.rows(queries.overrides.history()))
         old = next((override for override in history if override.id == number), None)
         if old is None:
-            raise SelectionError(f"no override in force has the id {number}; registry overrides lists them")
+            raise SelectionError(f"override #{number} is not in force; registry overrides lists those that are")
         _append(
             transaction,
             replace(
@@ -169,8 +169,8 @@ def _known_config(reading: Reading, action: str, place: tuple[str, str, str], co
     recorded = reading.scalars(queries.entries.configs_of(arch, kernel, None if key == ANY_KEY else lookup_key(key)))
     if not recorded and not force:
         raise SelectionError(
-            f"the key {key} of {kernel} was never recorded on {arch}; run registry explain to see the nearest keys, "
-            "or use --force"
+            f"the key {key} of {kernel} was never recorded on {arch}; registry explain shows the nearest keys. "
+            "Use --force to accept it anyway"
         )
     text = find_config(config, recorded)
     if text not in recorded and not force:
@@ -192,7 +192,7 @@ def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> s
             f"several kernels are named {kernel}: {list_some(found)}; give a qualified name, or use --force for the bare name"
         )
     if not force:
-        raise SelectionError(f"the kernel {kernel} was never recorded on {arch}; use --force to override it anyway")
+        raise SelectionError(f"the kernel {kernel} was never recorded on {arch}; use --force to accept it anyway")
     return kernel
 
 

@@ -30,7 +30,7 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
     } | ({"similar kernels": similar} if similar else {})
     there = "; ".join(f"{name}: {list_some(found)}" for name, found in parts.items())
     withdrawn = sum(run.withdrawn_at is not None for run in list_runs(store))
-    return there + (f" (withdrawn: {withdrawn})" if withdrawn else "")
+    return there + (f" ({withdrawn:,} withdrawn)" if withdrawn else "")
 
 
 def _similar_kernels(reading: Reading, archs: Sequence[str], kernel: str) -> list[str]:

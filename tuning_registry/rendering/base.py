@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="Result")
 Record = Mapping[str, Any]
 
-GROUP: Final = ("triton", "package", "version")  # the columns of a version group
 SECONDS: Final = len("2026-11-30T12:00:00")  # how much of a time people need
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.names import rank_ranges
-from tuning_registry.rendering.base import GROUP, Format, Record, join_lines, render_results
+from tuning_registry.model.packages import GROUP
+from tuning_registry.rendering.base import Format, Record, join_lines, render_results
 from tuning_registry.rendering.votes import entry_title, tie_mark, voters_text
 from tuning_registry.wording import count_of, slower_text
 
@@ -34,10 +35,11 @@ _ENTRY: Final = (
 _CHOICE: Final = ("config", "votes", "total_votes", "slower_than_winner_percent", "noise_percent", "winner_slower_percent",
                   "timed_by_ranks", "ranks", "runs")  # fmt: skip
 _INDENT: Final = " " * 6
+_SAME: Final = "no clear difference"
 
 
 def render_costs(costed: Sequence[DisagreementCost], style: Format) -> str:
-    """Every disagreement, the most costly first: its verdict, what the winner costs, and how each choice compares."""
+    """Every disagreement, the most costly first: its verdict, the cost of the winner, and how each choice compares."""
     return render_results(
         costed, style, (*_ENTRY, *_CHOICE, *GROUP), lambda found: "\n".join(map(_block, found)), _rows
     )
@@ -101,9 +103,13 @@ def _comparison(gap: Gap | None) -> str:
     if gap is None:
         return "no rank timed it together with the elected config"
     noise = gap.noise_percent
-    typical = "no clear difference" if abs(gap.slower_percent) <= noise else slower_text(gap.slower_percent)
-    text = f"{typical} on a typical rank (noise {noise:.1f} %)"
+    typical = (
+        _SAME if abs(gap.slower_percent) <= noise else f"{slower_text(gap.slower_percent)} than the elected config"
+    )
+    text = f"on a typical rank: {typical} (noise {noise:.1f} %)"
     if gap.winner_slower_percent is None:
         return text
-    own = "as fast" if abs(gap.winner_slower_percent) <= noise else slower_text(gap.winner_slower_percent)
-    return f"{text}; elected config {own} on the ranks that chose it"
+    own = (
+        _SAME if abs(gap.winner_slower_percent) <= noise else f"elected config {slower_text(gap.winner_slower_percent)}"
+    )
+    return f"{text}; on the ranks that chose it: {own}"

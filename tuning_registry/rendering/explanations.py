@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.names import rank_ranges
-from tuning_registry.rendering.base import GROUP, Format, Record, join_lines, render_columns, render_results
+from tuning_registry.model.packages import GROUP
+from tuning_registry.rendering.base import Format, Record, join_lines, render_columns, render_results
 from tuning_registry.rendering.votes import entry_title, voters_text
 from tuning_registry.wording import count_of
 
@@ -28,10 +29,9 @@ def render_explained(entries: Sequence[ExplainedEntry], style: Format) -> str:
 
 
 def near_key_text(near: NearKey) -> str:
-    """A recorded key and the fields that differ: `M=128|...  (M: 96 asked for, 128 recorded)`."""
+    """A recorded key and the fields that differ: `M=128|...  (M: 96 requested, 128 recorded)`."""
     fields = (
-        f"{one.field}: {one.asked or 'absent'} asked for, {one.recorded or 'absent'} recorded"
-        for one in near.differences
+        f"{one.field}: {one.asked or 'none'} requested, {one.recorded or 'none'} recorded" for one in near.differences
     )
     return printable(f"{near.key}  ({'; '.join(fields)})")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tuning_registry.rendering.base import GROUP, Format, columns_in_use, render_columns, render_results
+from tuning_registry.model.packages import GROUP
+from tuning_registry.rendering.base import Format, columns_in_use, render_columns, render_results
 
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
     from tuning_registry.operations.inventory import RecordedKernel, RecordedKey

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.names import rank_ranges
-from tuning_registry.rendering.base import GROUP, Format, Record, join_lines, render_results
+from tuning_registry.model.packages import GROUP
+from tuning_registry.rendering.base import Format, Record, join_lines, render_results
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy

@@ -11,11 +11,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import add, sub
 from typing import Final
 
 from tuning_registry.model.names import UNNAMED, lookup_key, split_key
 
 OCTAVE: Final = 64  # steps for a factor of two
+FIELD_APART: Final = 2 * OCTAVE  # what an unequal field adds to a distance: as much as a ratio of 4 in a number
+# Triton compiles a kernel anew, with wider loads, if an argument is a multiple of 16.
+_WIDE: Final = 16
+_WIDE_APART: Final = OCTAVE // 2
 
 _ZERO: Final = -2 * OCTAVE  # the place of 0: as far below 1 as 1/4 is
 _BELOW_ZERO: Final = -64 * OCTAVE
@@ -34,19 +39,26 @@ class Fields:
         others: Name and text of each field that is not a number. The dtypes are one field: an optional tensor moves all
             that come after it.
         numbers: The names of the numbers.
-        places: Where each number is on the logarithmic scale, in steps.
+        places: Two for each number: where it is on the logarithmic scale, in steps, and whether 16 divides it.
     """
 
     others: tuple[tuple[str, str], ...]
     numbers: tuple[str, ...]
     places: tuple[int, ...]
 
-    def unequal(self, others: tuple[tuple[str, str], ...]) -> int:
-        """How many of the fields that are not numbers differ from these, or are on one side only."""
+    def unequal(self, others: tuple[tuple[str, str], ...]) -> list[str]:
+        """The names of the fields that are not numbers and that differ from these, or are on one side only."""
         if self.others == others:
-            return 0
+            return []
         one, two = dict(self.others), dict(others)
-        return sum(one.get(name) != two.get(name) for name in {**one, **two})
+        return [name for name in {**one, **two} if one.get(name) != two.get(name)]
+
+    def apart(self, other: Fields) -> dict[str, int]:
+        """How far two keys with the same numbers are apart in each field, in steps; equal fields may be missing."""
+        found = dict.fromkeys(self.unequal(other.others), FIELD_APART)
+        steps = list(map(abs, map(sub, self.places, other.places)))
+        found.update(zip(self.numbers, map(add, steps[::2], steps[1::2]), strict=True))
+        return found
 
 
 class FieldReader:
@@ -58,7 +70,7 @@ class FieldReader:
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._flags = {name for key in keys for name in _FLAG.findall(key)}
-        self._known: dict[str, tuple[str, str, int | None]] = {}
+        self._known: dict[str, tuple[str, str, tuple[int, int] | None]] = {}
 
     def fields(self, key: str) -> Fields:
         """The fields of a key."""
@@ -70,21 +82,26 @@ class FieldReader:
             name, text, place = self._known.get(field) or self._read(field)
             if place is not None:
                 numbers.append(name + str(position) if name == UNNAMED else name)
-                places.append(place)
+                places += place
             elif name == _DTYPES:
                 dtypes.append(text)
             else:
                 others.append((name + str(position) if name == UNNAMED else name, text))
         return Fields((*others, (_DTYPES, "|".join(dtypes))), tuple(numbers), tuple(places))
 
-    def _read(self, field: str) -> tuple[str, str, int | None]:
+    def _read(self, field: str) -> tuple[str, str, tuple[int, int] | None]:
         name, equals, value = field.partition("=")
         if not equals:
             name, value = _DTYPES, field
         plain = _FLAGS.get(value, value)
         place = None if name == _DTYPES or name in self._flags else place_of(plain)
-        read = self._known[field] = (name, lookup_key(plain) if "(" in plain else plain, place)
+        places = None if place is None else (place, _WIDE_APART * _is_wide(plain))
+        read = self._known[field] = (name, lookup_key(plain) if "(" in plain else plain, places)
         return read
+
+
+def _is_wide(value: str) -> bool:
+    return value.isdecimal() and int(value) % _WIDE == 0
 
 
 def place_of(value: str) -> int | None:

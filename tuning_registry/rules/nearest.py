@@ -1,49 +1,51 @@
 """Which candidate a kernel launches for a key that nobody recorded: a rule on recorded keys and measured slowdowns.
 
-Pure functions on texts and integers, standard library only: logarithms are counted in whole steps and weights are whole
-numbers, so every machine, thread and order of keys or candidates gives the same answer.
+Pure functions on texts and integers, standard library only: logarithms are counted in whole steps and everything else
+is whole numbers, so every machine, thread and order of keys or candidates gives the same answer.
 
 **Distance.** Every field of a key that is a number has a place on a logarithmic scale, in 64ths of an octave, rounded
 down. The distance of two keys is the sum over these fields of the difference of the places, so it depends on ratios:
-128 and 256 are one octave apart, as are 4096 and 8192. Fields that are not numbers (flags, strings, and the dtypes as
-one) are equal or not; each unequal one adds `FIELD_APART`. Keys whose numbers have other names are never compared. Of
-keys at one distance the one with the smaller text is nearer.
+128 and 256 are one octave apart, as are 4096 and 8192. A number that 16 divides is half an octave away from one that
+it does not divide. Fields that are not numbers (flags, strings, and the dtypes as one) are equal or not; each unequal
+one adds two octaves. Keys whose numbers have other names are never compared. Of keys at one distance the one with the
+smaller text is nearer.
 
 **Without slowdowns** the nearest key's winner comes first, then the next nearest key's winner, and so on.
 
-**With slowdowns** each of the `NEIGHBOURS` nearest keys gives a candidate a cost, its slowdown there in percent, at most
-`MOST_COST`. A key that is one octave further away than the nearest counts a quarter, one that is two octaves further a
-sixteenth, and so on. The candidate of the least summed cost comes first; of equal ones the nearest key's winner, then
-the smaller text. A candidate that failed on a key, or that nobody timed there, has a fixed high cost.
+**With slowdowns** each field's part of the distance has a weight, learned from the slowdowns (`field_weights`). On
+each of the `NEIGHBOURS` nearest keys a candidate has a cost: the logarithm of its time over the fastest one's, at most
+an octave. The costs are interpolated at the new key (`kriging`), and the candidate of the least cost comes first; of
+equal ones the nearest key's winner, then the smaller text. A candidate that failed on a key, or that nobody timed
+there, counts as twice as slow.
 
 Candidates that no recorded key speaks for come last, in the order in which they are given: cheapest estimate first.
+
+docs/decisions.md, D62, says what else was tried.
 """
 
 from __future__ import annotations
 
-import functools
-import heapq
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import mul, sub
 from typing import Final
 
 from tuning_registry.model.names import ANY_KEY, is_positional, positional_key
-from tuning_registry.model.slowdowns import Slowdowns
-from tuning_registry.rules.key_fields import OCTAVE, FieldReader
+from tuning_registry.model.slowdowns import FAILED, MOST_PERCENT, Slowdowns
+from tuning_registry.rules.field_weights import EVEN, learned_weights
+from tuning_registry.rules.key_fields import FIELD_APART, OCTAVE, FieldReader, Fields, log2_steps
 from tuning_registry.rules.key_tree import Tree, build, from_nearest
+from tuning_registry.rules.kriging import shares
 
 RULE_VERSION: Final = 1  # tables state it, since another rule would make other choices
 
-NEIGHBOURS: Final = 24
-FIELD_APART: Final = 2 * OCTAVE  # as much as a ratio of 4 in a number
-HALVING: Final = OCTAVE // 2  # the distance over which a key's weight halves
-_WEIGHT_BITS: Final = 48
-MOST_COST: Final = 300  # percent: being slower than by a factor of four is as bad as failing
-_UNTIMED_PERCENT: Final = 100  # assumed of a candidate that nobody timed on a key, or that was pruned there
-_NO_TIMES_PERCENT: Final = 25  # assumed of the candidates that did not win, on a key without any times
+NEIGHBOURS: Final = 12
+_NOISE: Final = EVEN * 2 * OCTAVE  # the noise of a key's slowdowns is worth as much as two octaves of distance
+_MOST_COST: Final = OCTAVE  # being slower than by a factor of two is as bad as failing
+_NO_TIMES_COST: Final = OCTAVE // 3  # assumed of the candidates that did not win, on a key without any times: 26 %
 
-_Group = tuple[bool, tuple[tuple[str, str], ...], tuple[str, ...]]
+_Others = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +75,14 @@ class RecordedKeys:
     def __init__(self, winners: Mapping[str, str], slowdowns: Mapping[str, Slowdowns] | None = None) -> None:
         self._winners = {key: winners[key] for key in sorted(winners) if key != ANY_KEY}
         self._slowdowns = {key: row for key, row in (slowdowns or {}).items() if key in self._winners}
-        # Keys without names, as Triton's cache files have them, are compared by position, flags as the numbers 0 and 1.
-        self._readers = {False: FieldReader(self._winners), True: FieldReader(())}
-        groups: dict[_Group, dict[tuple[int, ...], list[str]]] = {}
+        # One key without names, as Triton's cache files have them, and all are compared by position.
+        self._by_position = any(map(is_positional, self._winners))
+        self._reader = FieldReader(() if self._by_position else self._winners)
+        by_numbers: dict[tuple[str, ...], dict[str, Fields]] = {}
         for key in self._winners:
-            by_position = is_positional(key)
-            fields = self._readers[by_position].fields(positional_key(key) if by_position else key)
-            group = groups.setdefault((by_position, fields.others, fields.numbers), {})
-            group.setdefault(fields.places, []).append(key)
-        self._groups: dict[_Group, Tree] = {group: build(keys) for group, keys in groups.items()}
+            fields = self._fields(key)
+            by_numbers.setdefault(fields.numbers, {})[key] = fields
+        self._families = {numbers: _Family(keys, self._slowdowns) for numbers, keys in by_numbers.items()}
 
     def rank(self, key: str, candidates: Sequence[str]) -> Ranking:
         """Order the candidates for a new key, the best first.
@@ -93,6 +94,15 @@ class RecordedKeys:
         ordered, nearest = self._by_slowdown(key, candidates) if self._slowdowns else self._by_winner(key, candidates)
         known = set(ordered)
         return Ranking((*ordered, *(text for text in candidates if text not in known)), len(ordered), nearest)
+
+    def from_nearest(self, key: str) -> Iterator[tuple[int, str]]:
+        """The recorded keys that can be compared, with their distances, the nearest first.
+
+        A distance is counted in steps times the weights of fields.
+        """
+        asked = self._fields(key)
+        family = self._families.get(asked.numbers)
+        return family.from_nearest(asked) if family else iter(())
 
     def _by_winner(self, key: str, candidates: Sequence[str]) -> tuple[list[str], str]:
         """The winners of the recorded keys, of the nearest key first."""
@@ -110,54 +120,82 @@ class RecordedKeys:
         return ordered, nearest
 
     def _by_slowdown(self, key: str, candidates: Sequence[str]) -> tuple[list[str], str]:
-        """The candidates that one of the nearest keys speaks for, by their summed cost."""
-        near = list(itertools.islice(self.from_nearest(key), NEIGHBOURS))
+        """The candidates that one of the nearest keys speaks for, by their interpolated cost."""
+        asked = self._fields(key)
+        family = self._families.get(asked.numbers)
+        if family is None:
+            return [], ""
+        near = list(itertools.islice(family.from_nearest(asked), NEIGHBOURS))
+        keys = [found for _, found in near]
+        portions, _ = shares([distance for distance, _ in near], family.distances(keys), _NOISE)
         scores = [0] * len(candidates)
         known: set[str] = set()
-        for distance, found in near:
+        for portion, found in zip(portions, keys, strict=True):
             row = self._slowdowns.get(found)
-            otherwise = _UNTIMED_PERCENT
-            if row is None:
-                row, otherwise = {self._winners[found]: 0}, _NO_TIMES_PERCENT
-            weight = weight_of(distance - near[0][0])
-            known.update(row)
-            percents = [row.get(text, otherwise) for text in candidates]
-            scores = [score + weight * (percent if 0 <= percent < MOST_COST else MOST_COST)
-                      for score, percent in zip(scores, percents, strict=True)]  # fmt: skip
-        first = self._winners[near[0][1]] if near else ""
+            known.update((self._winners[found],) if row is None else row)
+            costs = self._costs(found, row, candidates)
+            scores = [score + portion * cost for score, cost in zip(scores, costs, strict=True)]
+        first = self._winners[keys[0]]
         ordered = sorted((score, text != first, text.encode(), text)
                          for score, text in zip(scores, candidates, strict=True) if text in known)  # fmt: skip
-        return [text for *_, text in ordered], near[0][1] if near else ""
+        return [text for *_, text in ordered], keys[0]
 
-    def from_nearest(self, key: str) -> Iterator[tuple[int, str]]:
-        """The recorded keys that can be compared, with their distances in steps, the nearest first."""
-        found = []
-        for by_position, reader in self._readers.items():
-            asked = reader.fields(positional_key(key) if by_position else key)
-            trees = [(FIELD_APART * asked.unequal(others), tree)
-                     for (kind, others, numbers), tree in self._groups.items()
-                     if kind == by_position and numbers == asked.numbers]  # fmt: skip
-            if trees:
-                found.append(from_nearest(trees, asked.places))
-        return found[0] if len(found) == 1 else heapq.merge(*found)
+    def _costs(self, key: str, row: Slowdowns | None, candidates: Iterable[str]) -> Iterator[int]:
+        """What the candidates cost on a recorded key."""
+        if row is None:
+            return (0 if text == self._winners[key] else _NO_TIMES_COST for text in candidates)
+        return (_COSTS[row.get(text, FAILED)] for text in candidates)
+
+    def _fields(self, key: str) -> Fields:
+        return self._reader.fields(positional_key(key) if self._by_position else key)
 
 
-def weight_of(further: int) -> int:
-    """The weight of a key that is so many steps further away than the nearest: a half for each `HALVING`."""
-    return _weights()[further % HALVING] >> (further // HALVING)
+class _Family:
+    """Recorded keys whose numbers have the same names, so that they can be compared.
+
+    Args:
+        keys: The fields of each, sorted by the keys' texts.
+        slowdowns: By key, where they are known.
+    """
+
+    def __init__(self, keys: Mapping[str, Fields], slowdowns: Mapping[str, Slowdowns]) -> None:
+        self._keys = keys
+        timed = [key for key in keys if key in slowdowns]
+        costs = [{text: _COSTS[percent] for text, percent in slowdowns[key].items()} for key in timed]
+        self._weights = learned_weights([keys[key] for key in timed], costs)
+        names = next(iter(keys.values())).numbers
+        self._scale = [self._weight(name) for name in names for _ in range(2)]
+        groups: dict[_Others, dict[tuple[int, ...], list[str]]] = {}
+        for key, fields in keys.items():
+            groups.setdefault(fields.others, {}).setdefault(self._scaled(fields), []).append(key)
+        self._groups: dict[_Others, Tree] = {others: build(points) for others, points in groups.items()}
+
+    def from_nearest(self, asked: Fields) -> Iterator[tuple[int, str]]:
+        """The keys with their distances, the nearest first."""
+        trees = [(self._added(asked, others), tree) for others, tree in self._groups.items()]
+        return from_nearest(trees, self._scaled(asked))
+
+    def distances(self, keys: Sequence[str]) -> list[list[int]]:
+        """The distances of some of the keys to each other."""
+        points = [(self._keys[key], self._scaled(self._keys[key])) for key in keys]
+        table = [[0] * len(keys) for _ in keys]
+        for one, (fields, places) in enumerate(points):
+            for two, (others, far) in enumerate(points[:one]):
+                steps = sum(map(abs, map(sub, places, far)))
+                if fields.others != others.others:
+                    steps += self._added(fields, others.others)
+                table[one][two] = table[two][one] = steps
+        return table
+
+    def _added(self, fields: Fields, others: _Others) -> int:
+        return FIELD_APART * sum(map(self._weight, fields.unequal(others)))
+
+    def _weight(self, name: str) -> int:
+        return self._weights.get(name, EVEN)
+
+    def _scaled(self, fields: Fields) -> tuple[int, ...]:
+        return tuple(map(mul, self._scale, fields.places))
 
 
-@functools.cache
-def _weights() -> tuple[int, ...]:
-    """`floor(2 ** (_WEIGHT_BITS - step / HALVING))` for the steps from 0 to less than HALVING, exactly."""
-    return tuple(_root(1 << (_WEIGHT_BITS * HALVING - step)) for step in range(HALVING))
-
-
-def _root(number: int) -> int:
-    """The largest integer whose power of HALVING is at most `number`, which has about `_WEIGHT_BITS * HALVING` bits."""
-    root = 0
-    for bit in reversed(range(_WEIGHT_BITS + 1)):
-        larger: int = root | 1 << bit
-        if larger**HALVING <= number:
-            root = larger
-    return root
+# By percent; the last one is also that of FAILED, which is -1.
+_COSTS: Final = tuple(min(log2_steps(100 + percent, 100), _MOST_COST) for percent in range(MOST_PERCENT + 1))

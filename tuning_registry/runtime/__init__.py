@@ -16,6 +16,7 @@ from tuning_registry.runtime.choices import Choice
 from tuning_registry.runtime.control import active_policy, coverage_report, install, installed, uninstall
 from tuning_registry.runtime.misses import Miss
 from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.provenance import provenance
 from tuning_registry.runtime.triton.coverage import CoverageReport
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "install",
     "installed",
     "maybe_verify_choices",
+    "provenance",
     "uninstall",
     "verify_choices",
 ]

@@ -81,6 +81,7 @@ class _Known:
         self.ranks: dict[bytes, dict[bytes, int]] = {}
         self.texts: dict[bytes, Disagreement] = {}
         self.warned: set[bytes] = set()
+        self.warned_of_nothing = False
         self.warned_gaps: set[tuple[str, str]] = set()
 
 
@@ -113,6 +114,8 @@ def maybe_verify_choices(step: int | None = None, group: Any = None) -> Agreemen
     """
     global _steps  # noqa: PLW0603 - counts calls of this process
     session = active_session()
+    if session is not None:
+        session.was_verified = True
     every = 0 if session is None else session.policy.verify_every
     if step is None:
         _steps += 1
@@ -135,6 +138,8 @@ def verify_choices(group: Any = None) -> Agreement:
         AgreementError: Ranks differ and the policy sets `verify_strict`; raised on every rank.
     """
     session = active_session()
+    if session is not None:
+        session.was_verified = True
     where = current_group(group)
     gaps = () if session is None else tuple(session.coverage.known_gaps())
     if where is None:
@@ -248,6 +253,15 @@ def _exchange_texts(where: Group, known: _Known, differing: Sequence[bytes], cho
 def _report(where: Group, known: _Known, differing: Sequence[bytes], result: Agreement, *, is_speaker: bool) -> None:
     """Warn once per entry on rank 0, and once per gap on rank 0 and on ranks with other gaps (`is_speaker`)."""
     news = [entry for entry in differing if entry not in known.warned and entry in known.texts]
+    if (
+        where.rank == 0
+        and not result.compared
+        and len(choosers := _choosers(known)) > 1
+        and not known.warned_of_nothing
+    ):
+        known.warned_of_nothing = True
+        warn("no choice was compared: %d of %d ranks chose configs, but no two of them for the same kernel and key. Do they "
+             "run the same modules under the same names?", len(choosers), where.size)  # fmt: skip
     gaps = [gap for gap in result.not_covered if gap not in known.warned_gaps]
     known.warned.update(news)
     known.warned_gaps.update(gaps)
@@ -259,6 +273,11 @@ def _report(where: Group, known: _Known, differing: Sequence[bytes], result: Agr
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:_DIGEST_BYTES]
+
+
+def _choosers(known: _Known) -> set[int]:
+    """The ranks that chose a config for some entry."""
+    return {rank for configs in known.ranks.values() for bits in configs.values() for rank in _members(bits)}
 
 
 def _is_shared(configs: dict[bytes, int]) -> bool:

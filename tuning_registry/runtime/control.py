@@ -11,15 +11,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError, PolicyError, RegistryError
+from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
 from tuning_registry.locations import absolute_location
-from tuning_registry.log import inform, warn
+from tuning_registry.log import notify, warn
 from tuning_registry.runtime.guard import fault_counts, guarded, reset_faults
 from tuning_registry.runtime.options import environment_fields, policy_from_environment, variable_of
 from tuning_registry.runtime.policy import AutotunePolicy
 from tuning_registry.runtime.recording.recorders import all_recorders, recorder_for
 from tuning_registry.runtime.session import Session
 from tuning_registry.runtime.summary import log_start
+from tuning_registry.runtime.tables import TableSource
 from tuning_registry.runtime.triton.adapter import Adapter, check_supported, is_installed
 from tuning_registry.runtime.triton.coverage import CoverageReport
 
@@ -40,13 +41,16 @@ def install(
     `install(mode="pinned", table_path="tables")` states the fields of a policy as keywords. Keywords beside a
     policy override its fields. Without a policy and keywords, the environment states the policy.
 
+    Installing an equal policy again, with unchanged tables, changes nothing: choices, misses and recording go on.
+    `TUNING_REGISTRY_MODE=off` in the environment turns off every policy, also one that a script states.
+
     The policy covers autotuners that exist already and those created later. No device is touched: architecture
     and table are looked up at the first launch. If an error is raised, the policy before stays in place.
 
     Args:
         policy: A policy, or a mapping of its fields.
-        deterministic: Requests pinning if the policy has neither a mode nor a record path; None asks PyTorch
-            (`torch.use_deterministic_algorithms`).
+        deterministic: Requests pinning if the policy has neither a mode nor a record path. So does PyTorch's flag
+            (`torch.use_deterministic_algorithms`), which is read until the first launch of an autotuner.
         **fields: Fields of `AutotunePolicy`.
 
     Raises:
@@ -54,8 +58,9 @@ def install(
         PolicyError: The policy cannot work here: Triton is missing, no table path exists, or the job has several
             processes and nothing names the run.
     """
-    resolved = _resolved(policy, deterministic, fields)
-    _start(resolved)
+    resolved, is_open = _resolved(policy, deterministic, fields)
+    if not _goes_on(resolved):
+        _start(resolved, is_open=is_open)
     return resolved
 
 
@@ -77,8 +82,8 @@ def installed(
         FormatError: As `install` does.
         PolicyError: As `install` does.
     """
-    resolved = _resolved(policy, deterministic, fields)
-    before, is_patched = _start(resolved, suspends=True)
+    resolved, is_open = _resolved(policy, deterministic, fields)
+    before, is_patched = _start(resolved, suspends=True, is_open=is_open)
     try:
         yield resolved
     finally:
@@ -125,31 +130,59 @@ def resolve_mode(policy: AutotunePolicy, deterministic: bool | None = None) -> A
     """`policy` with its mode filled in: record if there is a record path, pinned if determinism is requested."""
     if policy.mode is not None:
         return policy
-    if deterministic is None:
-        # Also absent while another thread is importing torch.
-        asks = getattr(sys.modules.get("torch"), "are_deterministic_algorithms_enabled", None)
-        deterministic = asks is not None and bool(asks())
     if policy.record_path is not None:
         return replace(policy, mode="record")
-    return replace(policy, mode="pinned" if deterministic else "auto")
+    return replace(policy, mode="pinned" if deterministic or _asks_for_determinism() else "auto")
+
+
+def _asks_for_determinism() -> bool:
+    """Whether PyTorch is told to use deterministic algorithms."""
+    # Also absent while another thread is importing torch.
+    asks = getattr(sys.modules.get("torch"), "are_deterministic_algorithms_enabled", None)
+    return asks is not None and bool(asks())
 
 
 def _resolved(
     policy: AutotunePolicy | Mapping[str, Any] | None, deterministic: bool | None, fields: Mapping[str, Any]
-) -> AutotunePolicy:
-    """The requested policy with its mode resolved; warns of fields that have no effect."""
+) -> tuple[AutotunePolicy, bool]:
+    """The requested policy with its mode resolved, and whether the first launch may still pin; warns of unused fields."""
     if policy is None and not fields:
         stated = policy_from_environment()
     else:
         base = policy.to_mapping() if isinstance(policy, AutotunePolicy) else {} if policy is None else policy
         stated = AutotunePolicy.from_mapping({**base, **fields} if fields else base)
-        _warn_of_unused_variables(stated)
+        if not _is_off():
+            _warn_of_unused_variables(stated)
+    if _is_off() or stated.mode == "off":
+        return AutotunePolicy(mode="off", verify_every=stated.verify_every, verify_strict=stated.verify_strict), False
     resolved = resolve_mode(stated, deterministic)
     if resolved.table_path and resolved.mode != "pinned":
         warn("table_path has no effect in mode %s; to pin kernels, set mode to pinned", resolved.mode)
     if resolved.record_path and resolved.mode == "auto":
         warn("record_path has no effect in mode auto; to record choices, set mode to record")
-    return resolved
+    return resolved, stated.mode is None and resolved.mode == "auto"
+
+
+def _is_off() -> bool:
+    """Whether the environment turns every policy off."""
+    return os.environ.get(variable_of("mode"), "").strip() == "off"
+
+
+def _goes_on(policy: AutotunePolicy) -> bool:
+    """Whether an equal policy is at work already, with the tables that are there now.
+
+    Raises:
+        PolicyError: It is, but its tables cannot be used any more.
+    """
+    with _lock:
+        session = _session
+        if session is None or not session.is_open or session.policy != policy:
+            return False
+        if not session.pins:
+            return True
+        tables = TableSource(policy)
+        tables.check()
+        return tables.equals(session.tables)
 
 
 def _warn_of_unused_variables(policy: AutotunePolicy) -> None:
@@ -175,14 +208,19 @@ def _warn_of_unused_variables(policy: AutotunePolicy) -> None:
         )
 
 
-def _start(policy: AutotunePolicy, *, suspends: bool = False) -> tuple[Session | None, bool]:
+def _start(policy: AutotunePolicy, *, suspends: bool = False, is_open: bool = False) -> tuple[Session | None, bool]:
     """Put a policy to work, in place of the session before, which ends unless the policy only `suspends` it.
+
+    Args:
+        policy: With its mode resolved.
+        suspends: Whether the session before goes on later.
+        is_open: Whether the first launch pins instead, if PyTorch's flag requests determinism by then.
 
     Returns:
         The session before, and whether it had functions inside Triton.
     """
     with _lock:
-        session, adapter = _assemble(policy)
+        session, adapter = _assemble(policy, is_open=is_open)
         reset_faults()
         before = _session, _adapter is not None
         _switch(session, adapter, suspends=suspends)
@@ -191,20 +229,38 @@ def _start(policy: AutotunePolicy, *, suspends: bool = False) -> tuple[Session |
     return before
 
 
-def _assemble(policy: AutotunePolicy) -> tuple[Session, Adapter | None]:
+def _settle_mode(session: Session, adapter: Adapter) -> None:
+    """At the first launch under a policy without a mode: pin if PyTorch's flag requests it, else leave tuning alone.
+
+    Raises:
+        LaunchError: The flag requests pinning, which cannot work here.
+    """
+    with _lock:
+        if _session is not session or not _asks_for_determinism():
+            adapter.settle()
+            return
+    try:
+        _start(replace(session.policy, mode="pinned"))
+    except PolicyError as error:
+        raise LaunchError(f"deterministic algorithms were requested, but kernels cannot be pinned: {error}") from error
+
+
+def _assemble(policy: AutotunePolicy, *, is_open: bool = False) -> tuple[Session, Adapter | None]:
     """Session and adapter for a policy; there is no adapter if the policy can work without Triton and there is none.
 
     Raises:
         PolicyError: The policy cannot work here.
     """
     try:
+        if policy.mode == "off":
+            return Session(policy, None), None
         has_triton = _check_triton(policy)
         session = Session(policy, None)
-        if policy.mode == "pinned":
+        if session.pins:
             session.tables.check()
         if policy.mode != "auto":
             session.recorder = recorder_for(policy)
-        return session, Adapter(session, session.pins) if has_triton else None
+        return session, Adapter(session, session.pins, _settle_mode if is_open else None) if has_triton else None
     except RegistryError:
         raise
     except (OSError, RuntimeError, ValueError) as error:  # of paths: ~nobody, a name that is too long, no permission
@@ -276,6 +332,6 @@ def _at_exit() -> None:
         guarded("logging the end", session.close)
     if session is not None and session.policy.enumerate_autotuners:
         for line in str(guarded("reporting coverage", session.report, _adapter)).splitlines():
-            inform("%s", line)
+            notify("%s", line)
     for recorder in all_recorders():
         guarded("finishing the recording", recorder.finish)

@@ -98,8 +98,8 @@ def check_table_path(value: object) -> StrPath | tuple[StrPath, ...]:
     if value is None:
         return ()
     if isinstance(value, list | tuple):
-        return tuple(_path(item) for item in value)
-    return _path(value)
+        return tuple(os.fspath(_path(item)) for item in value)
+    return os.fspath(_path(value))
 
 
 def check_record_path(value: object) -> StrPath | None:
@@ -117,7 +117,7 @@ def check_record_path(value: object) -> StrPath | None:
         )
     elif os.path.basename(text) in {"", ".", ".."}:  # noqa: PTH119  # Path("a/.") is a
         raise FormatError("expected a prefix of file names (folder/name), found a folder")
-    return path
+    return text
 
 
 def check_block_sizes(value: object) -> BlockSizes:
@@ -133,8 +133,11 @@ def check_block_sizes(value: object) -> BlockSizes:
             if any(isinstance(size, Mapping) for size in inner.values()):
                 raise FormatError("expected {kernel: {parameter: integer}}, found deeper nesting", (name,))
             frozen[name] = inner  # type: ignore[assignment]
-        elif type(stated) is int:
+        elif type(stated) is int and stated > 0 and name.isidentifier():
             frozen[name] = stated
+        elif type(stated) is int:
+            expected = "a positive integer" if stated <= 0 else "the name of a launch parameter"
+            raise FormatError(f"expected {expected}, found {stated if stated <= 0 else repr(name)}", (name,))
         else:
             raise FormatError(f"expected an integer, found {kind_of(stated)}", (name,))
     return MappingProxyType(frozen)

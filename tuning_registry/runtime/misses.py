@@ -62,10 +62,10 @@ class MissLog:
             warn("miss for %s, key %s, on %s: %s; %s", miss.kernel, miss.key or "(none)", miss.arch or "(unknown)",
                  miss.reason, self._instead(miss))  # fmt: skip
         elif number == _LOGGED + 1:
-            warn("further misses are counted but not logged; coverage_report() lists them all, and `registry misses` "
-                 "does if this job has a record path")  # fmt: skip
+            warn("further misses are counted but not logged; coverage_report() lists them all, and so does "
+                 "`registry misses` if this job has a record path")  # fmt: skip
         if miss.reason != FAULT:
-            warn_once(("missed", miss.arch), "these misses are relative to: %s", self._describe_table(miss.arch))
+            warn_once(("missed", miss.arch), "these keys were looked up in: %s", self._describe_table(miss.arch))
         return True
 
     def all(self) -> tuple[Miss, ...]:

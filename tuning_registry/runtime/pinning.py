@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.matching import value_text
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.log import warn
 from tuning_registry.model.canonical import live_config_text
 from tuning_registry.model.names import ANY_KEY
 from tuning_registry.runtime.decision import (
@@ -20,16 +19,46 @@ from tuning_registry.runtime.decision import (
     decide,
 )
 from tuning_registry.runtime.guard import guarded, warn_once
+from tuning_registry.runtime.job.devices import Devices
 from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.misses import Miss
-from tuning_registry.runtime.triton import coverage
+from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.tables import TableSource
 from tuning_registry.runtime.triton.keys import Call
 from tuning_registry.runtime.triton.watch import Launch
 
-if TYPE_CHECKING:
-    from tuning_registry.runtime.session import Session
-
 _ERROR_LENGTH = 200  # of Triton's errors, some of which quote the whole kernel
+
+
+class Job(Protocol):
+    """What deciding launches needs to know of a session, and tells it (`session.Session`)."""
+
+    policy: AutotunePolicy
+    tables: TableSource
+    devices: Devices
+    bare_names: dict[str, dict[str, bool]]
+
+    @property
+    def pins(self) -> bool:
+        """Whether this session decides launches, rather than Triton."""
+
+    def key(self, call: Call) -> str | None:
+        """The shape key of a call, if it has one."""
+
+    def warn_if_unknown(self, arch: str) -> None:
+        """Warn once if the architecture is not known."""
+
+    def note_decision(self, call: Call, arch: str, key: str | None, decision: Decision[Any]) -> bool:
+        """Note what is about to be launched; whether it is a miss that is new."""
+
+    def note_launch(self, call: Call, arch: str, key: str | None, decision: Decision[Any], *, is_news: bool) -> None:
+        """Note the choice of a launch that has succeeded."""
+
+    def note_failure(self, call: Call, arch: str, key: str | None, candidate: Any) -> None:
+        """Record that the config of an entry does not run."""
+
+    def note_refusal(self, autotuner: Any, miss: Miss) -> None:
+        """Note a launch that was refused."""
 
 
 class _Place:
@@ -52,7 +81,7 @@ class Pinning:
         session: Supplies policy, tables and logs.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Job) -> None:
         self._session = session
         self._policy = session.policy
 
@@ -66,7 +95,8 @@ class Pinning:
         try:
             decision = self._decide(place)
         except LaunchError as error:
-            guarded("noting a refusal", self._note_refusal, place, error.miss)
+            miss = Miss(place.arch, call.kernel, place.key or "", error.miss, "error")
+            guarded("noting a miss", self._session.note_refusal, call.autotuner, miss)
             raise
         return self._launch(place, decision)
 
@@ -79,9 +109,7 @@ class Pinning:
         kernel = guarded("naming a kernel", lambda: call.kernel) or "(a kernel without a name)"
         arch = guarded("naming the architecture", lambda: self._session.devices.current().arch) or ""
         if self._policy.on_miss == "error" and not self._policy.is_invariant(kernel):
-            guarded(
-                "noting a miss", self._session.note_miss, call.autotuner, Miss("", kernel, "", FAULT, "error"), None
-            )
+            guarded("noting a miss", self._session.note_refusal, call.autotuner, Miss("", kernel, "", FAULT, "error"))
             raise LaunchError(
                 f"{kernel} could not be pinned because of a fault in tuning_registry itself; the log describes the fault. "
                 "To launch it anyway, set on_miss to min_cost.", FAULT,
@@ -181,24 +209,29 @@ class Pinning:
     def _give_way(self, place: _Place, decision: Decision[Any], failed: tuple[Any, ...],
                   error: BaseException) -> Launch | None:  # fmt: skip
         """The next choice of the same rule; None if the config was chosen for this key by an entry, or none is left."""
-        session, call, key = self._session, place.call, place.key
-        if decision.source == "table" and decision.entry[1] != ANY_KEY:
-            table = session.tables.table(place.arch)
-            warn("the entry of %s for %s, key %s, does not run: %s raised %s", table.provenance.get("file", "the table"),
-                 call.kernel, key, _shown(decision.candidate), _described(error))  # fmt: skip
-            session.note_failure(call, place.arch, key, decision.candidate)
+        call, key = place.call, place.key
+        if decision.source == "table" and (decision.entry[1] != ANY_KEY or self._policy.on_miss == "error"):
+            guarded("noting a failure", self._note_failed_entry, place, decision, error)
             return None
         failed = (*failed, decision.candidate)
-        allowed = allowed_candidates(call.kernel, key, place.pruned, session.tables.table(place.arch))
+        allowed = allowed_candidates(call.kernel, key, place.pruned, self._session.tables.table(place.arch))
         if all(any(candidate is other for other in failed) for candidate in allowed):
-            warn("%s, key %s: none of the %s candidates that could be launched runs; the last error: %s", call.kernel, key,
-                 len(allowed), _described(error))  # fmt: skip
+            warn_once(("all failed", place.arch, call.kernel, key), "%s, key %s: none of the %s candidates that may be "
+                      "launched runs; the last error: %s", call.kernel, key, len(allowed), _described(error))  # fmt: skip
             return None
         instead = self._from_rule(place, failed)
         if key is not None:
             place.kept["failed", place.arch, key] = failed
             place.kept[place.arch, key] = instead
         return self._launch(place, instead, failed)
+
+    def _note_failed_entry(self, place: _Place, decision: Decision[Any], error: BaseException) -> None:
+        call, key = place.call, place.key
+        table = self._session.tables.table(place.arch)
+        warn_once(("entry", place.arch, call.kernel, key), "the entry of %s for %s, key %s, does not run: %s raised %s",
+                  table.provenance.get("file", "the table"), call.kernel, key, _shown(decision.candidate),
+                  _described(error))  # fmt: skip
+        self._session.note_failure(call, place.arch, key, decision.candidate)
 
     def _warn_of_failures(self, place: _Place, decision: Decision[Any], failed: tuple[Any, ...]) -> None:
         warn_once(("failed", place.arch, place.call.kernel, place.key), "%s, key %s: %s did not run (it does not compile, or "
@@ -227,12 +260,6 @@ class Pinning:
             raise LaunchError(f"the table bans every candidate of {kernel}, so nothing was launched", BANNED)
         return left
 
-    def _note_refusal(self, place: _Place, reason: str) -> None:
-        autotuner, kernel = place.call.autotuner, place.call.kernel
-        if len(autotuner.configs) > 1:
-            self._session.coverage.reach(kernel, coverage.REFUSED, len(autotuner.configs))
-        self._session.note_miss(autotuner, Miss(place.arch, kernel, place.key or "", reason, "error"), None)
-
 
 _NO_CONFIG = '{"kwargs": {}}'
 
@@ -240,7 +267,9 @@ _NO_CONFIG = '{"kwargs": {}}'
 def _forget_banned(autotuner: Any, banned: frozenset[str]) -> None:
     """Take banned configs out of Triton's cache of winners, which may have been filled before `install`."""
     cache = getattr(autotuner, "cache", None)
-    for key, config in list(cache.items()) if isinstance(cache, dict) else ():
+    if not isinstance(cache, dict):
+        return
+    for key, config in list(cache.items()):
         text = live_config_text(config)
         if text is not None and value_text(text) in banned:
             cache.pop(key, None)

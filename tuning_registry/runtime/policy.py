@@ -34,7 +34,7 @@ from tuning_registry.runtime.fields import (
     parse_paths,
 )
 
-MODES: Final = ("auto", "pinned", "record")
+MODES: Final = ("auto", "pinned", "record", "off")
 ON_MISS: Final = ("min_cost", "error")
 
 
@@ -52,8 +52,9 @@ class AutotunePolicy:
     mode: str | None = field(
         default=None,
         metadata=declare(
-            "What to do: auto (Triton tunes as usual), record (the same, and choices are recorded) or pinned (nothing is "
-            "timed). Default: record if a record path is given, pinned if determinism is requested, otherwise auto.",
+            "What to do: auto (Triton tunes as usual), record (the same, and choices are recorded), pinned (nothing is "
+            "timed) or off (nothing is patched). TUNING_REGISTRY_MODE=off overrides a policy that a script installs. Default: "
+            "record if a record path is given, pinned if determinism is requested, otherwise auto.",
             one_of(MODES, optional=True), choices=MODES,
         ),
     )  # fmt: skip
@@ -174,7 +175,7 @@ class AutotunePolicy:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> AutotunePolicy:
-        """The policy with these field values; absent fields keep their defaults.
+        """The policy with these field values; fields that are absent or None have their defaults.
 
         Raises:
             FormatError: A key is not a field, or a value is not accepted.
@@ -185,7 +186,7 @@ class AutotunePolicy:
         for key in mapping:
             if key not in known:
                 raise FormatError(f"unknown policy field; the fields are {', '.join(known)}", (str(key),))
-        return cls(**mapping)
+        return cls(**{name: value for name, value in mapping.items() if value is not None})
 
     def to_mapping(self) -> dict[str, Any]:
         """The fields that differ from their defaults; the inverse of `from_mapping`."""

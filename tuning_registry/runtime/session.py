@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tuning_registry.errors import FormatError
+from tuning_registry.log import warn
 from tuning_registry.model.canonical import live_config_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.decision import FAILED, UNSUPPORTED_KEY, Decision, describe_table
@@ -46,6 +47,7 @@ class Session:
         self.misses = MissLog(policy, lambda arch: describe_table(self.tables.table(arch)))
         self.bare_names: dict[str, dict[str, bool]] = {}  # kernels served by each name without a module
         self._pinning = Pinning(self)
+        self.was_verified = False  # whether the script has called an agreement check
         self._process = os.getpid()
         self._is_closed = False
 
@@ -59,7 +61,15 @@ class Session:
         if self._is_closed or self._process != os.getpid():
             return
         self._is_closed = True
+        if self.policy.verify_every and not self.was_verified:
+            warn("verify_every is %s, but the script never called maybe_verify_choices(step), so nothing was compared: only "
+                 "the script knows a step that all ranks reach", self.policy.verify_every)  # fmt: skip
         log_end(self.policy, self.tables, self.choices, self.misses, self.coverage.reached())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was made in this process and has not ended."""
+        return not self._is_closed and self._process == os.getpid()
 
     def device_index(self) -> Callable[[], int] | None:
         """A function that returns the current device's index; None if all visible devices have one architecture."""
@@ -170,10 +180,12 @@ class Session:
         if recorder is not None and key is not None:
             recorder.miss((arch, call.kernel, key), live_config_text(candidate), FAILED)
 
-    def note_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
-        """Note and record a miss."""
+    def note_refusal(self, autotuner: Any, miss: Miss) -> None:
+        """Note and record a miss whose launch was refused."""
+        if len(autotuner.configs) > 1:
+            self.coverage.reach(miss.kernel, coverage.REFUSED, len(autotuner.configs))
         if self.misses.note(miss):
-            self._record_miss(autotuner, miss, candidate)
+            self._record_miss(autotuner, miss, None)
 
     def _record_miss(self, autotuner: Any, miss: Miss, candidate: Any) -> None:
         key = miss.key or (_NO_TEXT if miss.reason == UNSUPPORTED_KEY else "")
@@ -188,7 +200,7 @@ class Session:
         if recorder is None:
             return None
         if is_interpreted(autotuner):
-            warn_once("interpreter", "kernels run in Triton's interpreter, whose timings are meaningless: nothing is "
+            warn_once("interpreter", "kernels run in Triton's interpreter, whose timings are meaningless, so nothing is "
                       "recorded for them")  # fmt: skip
             return None
         recorder.device = device

@@ -22,12 +22,14 @@ def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
     place = "" if policy.record_path is None else shown_url(os.fspath(policy.record_path))
     if policy.mode == "record":
         announce("recording to %s", place)
+    elif policy.mode == "off":
+        warn("off: nothing is recorded, pinned or watched (mode off, or TUNING_REGISTRY_MODE=off)")
     elif policy.mode == "pinned":
         announce("pinning from %s%s", tables, f"; recording misses to {place}" if place else "")
     else:
         announce("Triton tunes as usual; nothing is recorded or pinned")
     if policy.chaos:
-        announce("chaos: ranks are given different configs on purpose")
+        announce("chaos: ranks get different configs on purpose")
 
 
 def log_end(
@@ -42,6 +44,8 @@ def log_end(
         misses: The misses under it.
         reached: Treatment by kernel, of every kernel that was launched.
     """
+    if policy.mode == "off":
+        return
     if policy.modules and reached and set(reached.values()) == {OUT_OF_SCOPE}:
         warn("nothing was %s: none of the launched autotuners is in modules=%s; launched: %s",
              "recorded" if policy.mode == "record" else "in scope", ",".join(policy.modules),

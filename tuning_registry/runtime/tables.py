@@ -41,7 +41,7 @@ class TableSource:
         self._tables: dict[str, TunedTable] = {}
         self._errors: dict[str, str] = {}
         self._digests: WeakIdentityMap[str] = WeakIdentityMap()
-        self._is_checked = False  # what is found later is not in the line at the start
+        self._stated: Path | None = None  # the stated file for the policy's architecture
 
     def check(self) -> None:
         """Read the tables that the policy names, and reject paths that cannot be used.
@@ -61,15 +61,17 @@ class TableSource:
                     self._read(path)
                 elif not path.is_dir():
                     raise PolicyError(f"table path: {path} is neither a folder nor a file")
-            if self._policy.arch is not None:
-                self._find(self._policy.arch)
+            arch = self._policy.arch
+            if arch is not None:
+                self._stated = self._stated_file(arch)
+                if self._policy.expect_digest:
+                    self._find(arch)
             elif self._policy.expect_digest and len(self._files) == len(self.paths) == 1:
                 self._check_digest(next(iter(self._files.values())))
         except PolicyError:
             raise
         except RegistryError as error:
             raise PolicyError(f"table path: {error}") from error
-        self._is_checked = True
 
     def table(self, arch: str) -> TunedTable:
         """The table of an architecture, found on the search path when it is first asked for; may be empty.
@@ -91,6 +93,11 @@ class TableSource:
     def _find(self, arch: str) -> TunedTable:
         """Find, check and announce the table of an architecture."""
         file = self._stated_file(arch)
+        for path in self.paths if file is not None else ():
+            if file in {path, path / f"{arch}.json"}:
+                break
+            if path.is_dir():
+                warn("%s holds no %s.json; searching further", path, arch)
         table = load(arch, self.paths if file is None else [file], read=self._read)
         self._check_digest(table)
         # Threads may load it at the same time; all use the first one that is stored.
@@ -137,15 +144,25 @@ class TableSource:
 
     def __str__(self) -> str:
         """Where tables come from, for the line that a job logs at its start."""
-        found = None if self._policy.arch is None else self._tables.get(self._policy.arch)
-        if found is not None:
-            return f"{found.provenance['file']}: {self._describe(found)}" if "file" in found.provenance else "no table"
+        if self._stated is not None:
+            return f"{self._stated}: {self._describe(self._files[self._stated])}"
         if not self.paths:
             return "the user's tables or the packaged tables (read at the first launch)"
         return ", ".join(
             f"{path}: {self._describe(self._files[path])}" if path in self._files
             else f"{path} (read at the first launch)" for path in self.paths
         )  # fmt: skip
+
+    def equals(self, other: TableSource) -> bool:
+        """Whether launches that were looked up in another source's tables would get the same from these.
+
+        Raises:
+            LaunchError: A table cannot be used any more.
+        """
+        files = {path: self._digest(table) for path, table in self._files.items() if path in other._files}
+        return all(digest == other._digest(other._files[path]) for path, digest in files.items()) and all(
+            self._digest(self.table(arch)) == other._digest(table) for arch, table in other._tables.copy().items()
+        )
 
     def loaded(self) -> list[tuple[str, str, str, str]]:
         """Arch, file, digest and selection digest of the tables that launches were looked up in."""
@@ -174,7 +191,10 @@ class TableSource:
         if "file" not in table.provenance:
             warn("%s: every pinned kernel launches its fallback. Searched: %s", describe_table(table),
                  ", ".join([*map(str, self.paths), "the user's tables", "the packaged tables"]))  # fmt: skip
-        elif self._is_checked and Path(table.provenance["file"]) not in self.paths:  # else the start line described it
+        elif Path(table.provenance["file"]) not in {
+            self._stated,
+            *self.paths,
+        }:  # else the line at the start described it
             announce("pinning from %s: %s", table.provenance["file"], self._describe(table))
 
     def _describe(self, table: TunedTable) -> str:

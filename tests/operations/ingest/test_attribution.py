@@ -72,7 +72,7 @@ def test_one_distribution_has_one_spelling(store: Store, tmp_path: Path) -> None
         document = version_1({"sm90": {"fla.k": {"M=1": A}}}, rank=rank, packages=stated)
         return take(store, write_recording(tmp_path / "r.json", document), run=None, **options)
 
-    with pytest.raises(RecordingError, match="the same distribution has two spellings and two versions"):
+    with pytest.raises(RecordingError, match="this distribution appears under two spellings with different versions"):
         record({"fla-core": "1.0", "fla_core": "2.0"})
     with pytest.raises(RecordingError, match="at packages/x: expected a name and a version"):
         record({"x": "none"})

@@ -14,6 +14,7 @@ from tests.runtime.recording.helpers import (
     child,
     entry,
     files,
+    into_database,
     made,
     wait_for,
 )
@@ -120,3 +121,71 @@ def test_a_process_group_that_appears_later_renames_the_file(tmp_path: Path, mon
     (file,) = files(tmp_path)
     assert file != alone
     assert (read_recording(file).header.run, read_recording(file).header.rank) == ("agreed", 3)
+
+
+def test_a_launch_waits_for_nobody_who_reads_or_begins_the_recording(tmp_path: Path) -> None:
+    recorder = made(tmp_path)
+    done = threading.Event()
+    assert recorder._notes._lock.acquire()
+    assert recorder._writer._start_lock.acquire()
+
+    def launch_once() -> None:
+        recorder.vote(entry(), CONFIGS[0], [], [])
+        done.set()
+
+    threading.Thread(target=launch_once, daemon=True).start()
+    assert done.wait(10)
+    recorder._notes._lock.release()
+    recorder._writer._start_lock.release()
+    recorder.vote(entry(1), CONFIGS[0], [], [])
+    recorder.finish()
+    assert len(read_recording(files(tmp_path)[0]).votes["sm90"]["pkg.kernel"]) == 2
+
+
+def test_a_name_that_no_recording_can_hold_costs_only_itself(tmp_path: Path, caplog: Any) -> None:
+    recorder = made(tmp_path)
+    for kernel in ("pkg.k\ud800", "m" * 1200 + ".kernel", "pkg.kernel"):
+        recorder.vote(entry(0, kernel), CONFIGS[0], [], [])
+    recorder.finish()
+    assert list(read_recording(files(tmp_path)[0]).votes["sm90"]) == ["pkg.kernel"]
+    assert len([r for r in caplog.records if "a recording cannot hold" in r.getMessage()]) == 2
+
+
+def test_what_is_launched_after_the_recording_ended_is_said_to_be_lost(tmp_path: Path, caplog: Any) -> None:
+    recorder = made(tmp_path)
+    recorder.vote(entry(), CONFIGS[0], [], [])
+    recorder.finish()
+    recorder.vote(entry(1), CONFIGS[0], [], [])
+    recorder.observe(entry(2), None, "single candidate")
+    recorder.attend()
+    assert len([r for r in caplog.records if "after the recording was finished" in r.getMessage()]) == 1
+
+
+def test_a_recording_that_is_still_being_finished_is_waited_for_after_another_install(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    recorder = made(tmp_path)
+    recorder.vote(entry(0), CONFIGS[0], [], [])
+    recorder.vote(entry(1), CONFIGS[0], [], [])
+    release = threading.Event()
+    real = recorder._file.write
+
+    def slowly(*arguments: Any) -> Any:
+        assert release.wait(20)
+        return real(*arguments)
+
+    monkeypatch.setattr(recorder._file, "write", slowly)
+    recorder.finish(0.01)  # uninstall goes on after a while
+    recorder.resume()  # another install, and nothing is launched
+    threading.Timer(0.3, release.set).start()
+    recorder.finish()  # the exit
+    assert len(read_recording(files(tmp_path)[0]).votes["sm90"]["pkg.kernel"]) == 2
+
+
+def test_what_a_second_install_adds_takes_the_place_of_what_the_database_has_of_this_process(monkeypatch: Any) -> None:
+    fake, recorder = into_database(monkeypatch, [None])
+    recorder.resume()
+    recorder.vote(entry(1), CONFIGS[0], [], [])
+    recorder.finish()
+    assert fake.replaces == [False, True]
+    assert [len(recording.votes["sm90"]["pkg.kernel"]) for recording in fake.recordings] == [1, 2]

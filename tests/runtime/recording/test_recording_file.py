@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.runtime.fakes import ARCH, autotuner, launch
 from tests.runtime.recording.helpers import (
     CONFIGS,
     child,
@@ -17,6 +18,7 @@ from tests.runtime.recording.helpers import (
     wait_for,
 )
 from tuning_registry.formats.recordings import rank_in_name, read_recording
+from tuning_registry.runtime import AutotunePolicy, install, uninstall
 from tuning_registry.runtime.guard import fault_counts
 from tuning_registry.runtime.recording import recorder as recorder_module
 from tuning_registry.runtime.recording import recording_file
@@ -117,3 +119,13 @@ def test_a_file_system_that_hangs_is_not_waited_for(
     recorder.finish()
     release.set()
     assert "not finished" in caplog.text
+
+
+def test_a_second_job_under_a_prefix_too_long_for_a_file_name_is_a_separate_run(tmp_path: Path) -> None:
+    prefix = tmp_path / ("p" * 240)
+    for _ in range(2):
+        install(AutotunePolicy(record_path=prefix, arch=ARCH, run="job", source=str(_)))
+        launch(autotuner())
+        uninstall()
+    runs = {read_recording(file).header.run for file in tmp_path.glob("*.json")}
+    assert len(runs) == 2

@@ -23,6 +23,7 @@ from tests.runtime.fakes import (
     triton,
     write_table,
 )  # fmt: skip
+from tuning_registry.errors import LaunchError
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install, uninstall
 from tuning_registry.runtime.triton.coverage import was_launched
 
@@ -97,3 +98,10 @@ def test_what_was_tuned_before_install_is_reported_and_pinned_from_then_on(tmp_p
     launch(kernel)
     assert launched(kernel)[-1] == 32
     assert coverage_report().not_covered == ()
+
+
+def test_kernels_that_on_miss_refuses_are_enumerated(tmp_path: Path) -> None:
+    pin(tmp_path, stored(three()[0]), key="*", on_miss="error")
+    with pytest.raises(LaunchError):
+        launch(autotuner(name="absent"))
+    assert coverage_report().reached == {"pkg.ops.absent": "refused"}

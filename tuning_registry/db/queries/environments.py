@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 
 from tuning_registry.db.schema import entries, environment_modules, environments
 from tuning_registry.model.selection import MISSING, Selection
-
-# The columns of a version group; empty: not known.
-GROUP: Final = ("triton", "package", "version")
 
 
 def group_columns(owner: sa.FromClause) -> list[sa.ColumnElement[str]]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from tuning_registry.db.queries.entries import entries_chosen
-from tuning_registry.db.queries.environments import GROUP, group_columns, of_packages
+from tuning_registry.db.queries.environments import group_columns, of_packages
 from tuning_registry.db.queries.recordings import counting_recordings
 from tuning_registry.db.schema import (
     candidate_sets,
@@ -20,6 +20,7 @@ from tuning_registry.db.schema import (
     recordings,
     votes,
 )
+from tuning_registry.model.packages import GROUP
 from tuning_registry.model.selection import Selection
 
 _SHAPE: Final = ("arch", "kernel", "lookup_key", *GROUP)

@@ -44,7 +44,7 @@ class IngestOptions:
         """Raises UsageError for a value that no recording could state."""
         if self.run is not None and self.as_run is not None:
             raise UsageError(
-                "--run and --as-run exclude each other: --run names runs that the recordings do not state, --as-run names all"
+                "--run and --as-run cannot be combined: --run applies to recordings that state no run, --as-run to all of them"
             )
         try:
             if self.arch is not None and not check_text(self.arch, ("arch",)):

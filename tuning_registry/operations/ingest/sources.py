@@ -58,9 +58,11 @@ def sources_of(files: Sequence[Path], options: IngestOptions) -> list[Source]:
     caches = group_by_cache(file for file in files if is_result(file))
     sources: list[Source] = [*(file for file in files if not is_result(file)), *caches]
     if options.rank is not None and len(sources) > 1:
-        raise UsageError(f"--rank is for one recording, but the paths name {len(sources)} files and caches")
+        raise UsageError(f"--rank applies to a single recording, but the paths name {len(sources)} files or caches")
     if options.arch is not None and not caches:
-        raise UsageError("--arch is for Triton cache folders, and there is none; recordings state their architectures")
+        raise UsageError(
+            "--arch applies to Triton cache folders, and the paths name none; recordings state their architectures"
+        )
     return sources
 
 

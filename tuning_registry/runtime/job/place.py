@@ -194,7 +194,7 @@ def resolve_run(policy_run: str | None) -> str:
     if agreed:
         return agreed
     raise PolicyError(
-        f"this is rank {place.rank} of {place.world_size or 'several'}, and nothing names the run. Set {RUN_VARIABLE} "
+        f"this is rank {place.rank} of {place.world_size or 'several'}, and the run has no name. Set {RUN_VARIABLE} "
         "to the same text on every rank, or call install after torch.distributed.init_process_group."
     )
 

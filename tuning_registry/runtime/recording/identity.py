@@ -107,7 +107,8 @@ class Identity:
             self._has_failed = True
             warn_once(
                 "no run",
-                "the ranks of this job could not agree on a run name; this rank is recorded as run %s",
+                "the ranks of this job could not agree on a run name; this rank is recorded as run %s. Set "
+                "TUNING_REGISTRY_RUN to the same text on every rank to avoid this.",
                 self._run,
             )
 

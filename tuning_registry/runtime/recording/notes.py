@@ -86,7 +86,7 @@ class Notes:
             warn_once(("name", kernel), "a recording cannot hold %s: %s", kernel, fault.what)
             return
         place = self._first_spelling(note.entry)
-        note = self._doubted(note)
+        note = self._without_doubtful_vote(note, kernel)
         if note.observation is not None:
             if place in self._votes or place in self._observations:
                 return
@@ -95,7 +95,7 @@ class Notes:
             if place in self._votes:  # the first vote counts, with its timings: a recording only grows
                 if self._votes[place] != note.vote:
                     warn_once(("two votes", place), "%s was tuned twice for key %s, with different winners; the first "
-                              "one votes", kernel, key)  # fmt: skip
+                              "winner votes", kernel, key)  # fmt: skip
                 return
             self._votes[place] = note.vote
             self._observations.pop(place, None)
@@ -105,9 +105,8 @@ class Notes:
             self._sets[place] = note.candidates
         self._unserialized.append(place)
 
-    def _doubted(self, note: _Note) -> _Note:
-        """The note, as an observation if two functions share the kernel's name."""
-        kernel = note.entry[1]
+    def _without_doubtful_vote(self, note: _Note, kernel: str) -> _Note:
+        """The note, its vote turned into an observation if two functions have the kernel's name."""
         if note.source is not None and self._sources.setdefault(kernel, note.source) != note.source:
             self._doubt(kernel)
         if kernel not in self._ambiguous or note.vote is None:
@@ -183,12 +182,7 @@ class Notes:
         if text is not None:
             self.texts[section].setdefault(arch, {}).setdefault(kernel, {})[key] = text
         elif key in self.texts[section].get(arch, {}).get(kernel, {}):
-            kernels = self.texts[section][arch]
-            del kernels[kernel][key]
-            if not kernels[kernel]:
-                del kernels[kernel]
-            if not kernels:
-                del self.texts[section][arch]
+            del self.texts[section][arch][kernel][key]
 
     def _first_spelling(self, entry: Entry) -> Entry:
         """The spelling in which an entry was first seen: True, 1 and 1.0 are one key."""

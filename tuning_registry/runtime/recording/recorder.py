@@ -264,7 +264,7 @@ class Recorder:
             return  # the temporary folder holds files of other jobs, which say nothing about this one
         if is_first and header.rank == 0 and not self._identity.is_guessed and file.has_rival(header.run, 0):
             warn_once("rival", "another process also recorded rank 0 of run %s (a job of the same name, or an earlier attempt?); "
-                      "only one of them can be ingested. Give each job a name: run, or TUNING_REGISTRY_RUN.",
+                      "only one of them can be ingested. Name each job with run or TUNING_REGISTRY_RUN.",
                       header.run)  # fmt: skip
         if self._identity.is_guessed and file.has_rival(header.run, header.rank):
             self._identity.start_separate_run()

@@ -43,13 +43,15 @@ class Adapter:
     Args:
         handler: Decides launches, and learns of tunings.
         pins: Whether launches are pinned (`run` is replaced) or only watched.
+        at_first: Called with handler and adapter before the first launch; may install another policy, or `settle`.
     """
 
-    def __init__(self, handler: Handler, pins: bool) -> None:
+    def __init__(self, handler: Handler, pins: bool, at_first: Callable[[Any, Adapter], None] | None = None) -> None:
         self._module = import_module("triton.runtime.autotuner")
         self._class: Any = self._module.Autotuner
         self._handler = handler
         self._pins = pins
+        self._at_first = at_first
         self.patches = Patches(self._class)
         self.attribute = f"{ATTRIBUTE}{next(_numbers)}"
         self._watch = Watch(handler)
@@ -70,6 +72,8 @@ class Adapter:
             # The class has a default, so that the `__getattr__` of a subclass is never asked for our attribute.
             setattr(self._class, self.attribute, UNSEEN)
             self.patches.put_in("run", lambda original: make_run(original, self.begin, self.attribute), before)
+        elif self._at_first is not None:
+            self.patches.put_in("run", self._make_first, before)
         self.patches.put_in("prune_configs", self._make_prune, before)
         self.patches.put_in("_bench", self._make_bench, before)
         if hasattr(self._class, "check_disk_cache"):
@@ -94,6 +98,20 @@ class Adapter:
             delattr(self._class, self.attribute)
         for autotuner in self._marked.live():
             autotuner.__dict__.pop(self.attribute, None)
+
+    def settle(self) -> None:
+        """Give Triton's `run` back: the first launch has decided that launches are only watched."""
+        self._at_first = None
+        self.patches.take_out_one("run")
+
+    def _make_first(self, original: Any) -> Any:
+        def run(autotuner: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if self._at_first is not None and self._attached:
+                guarded("settling the mode", self._at_first, self._handler, self)
+            now = vars(self._class)["run"]
+            return (original if now is run else now)(autotuner, *args, **kwargs)
+
+        return run
 
     def unseen(self) -> list[tuple[str, str]]:
         """Live autotuners whose choices were not seen, and why (`coverage.unseen_kernels`)."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tuning_registry.errors import printable
-from tuning_registry.log import inform
+from tuning_registry.log import notify
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.misses import Miss
 from tuning_registry.runtime.triton.keys import kernel_name
@@ -24,7 +24,7 @@ EARLIER: Final = "has cached configs that were chosen before install, or by anot
 COMPILED: Final = "captured by torch.compile"
 OWN_PRUNING: Final = "its class overrides prune_configs, and nothing reports its choice"
 OWN_TIMING: Final = "its class overrides _bench, and nothing reports its choice"
-IN_CAPTURE: Final = "its class overrides _bench, so timing inside a CUDA-graph capture was not refused"
+IN_CAPTURE: Final = "its class overrides _bench, so timing inside a CUDA-graph capture was not prevented"
 NOT_PINNED: Final = "it was timed, not pinned: its class overrides run, or the launch began before install"
 BYPASSED: Final = "it was launched, but its class overrides run and was never seen to call Autotuner.run"
 
@@ -81,7 +81,7 @@ class Coverage:
         """Note how a kernel's multi-config autotuner is treated; each treatment of a kernel is logged once."""
         mine = object()
         if self._reached.setdefault((kernel, treatment), mine) is mine and self._announce:
-            inform("autotuner %s (%d candidates): %s", kernel, candidates, treatment)
+            notify("autotuner %s (%d candidates): %s", kernel, candidates, treatment)
 
     def gap(self, kernel: str, key: str, why: str) -> None:
         """Note that the choice for a kernel's key may not be seen, or could not be pinned."""

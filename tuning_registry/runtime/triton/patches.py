@@ -46,6 +46,12 @@ class Patches:
                 warn_once(("foreign patch", name), "another tool patched Autotuner.%s after install; its patch stays, and "
                           "ours below it only passes calls on", name)  # fmt: skip
 
+    def take_out_one(self, name: str) -> None:
+        """Put one original back, unless another tool's patch is in its place."""
+        if self._owner.__dict__.get(name) is self.ours.get(name) is not None:
+            setattr(self._owner, name, self.originals.pop(name))
+            del self.ours[name]
+
     def original_of(self, name: str, function: Any) -> Any:
         """The function that does the work: the original if `function` is ours, else itself."""
         return self.originals[name] if function is self.ours.get(name) else function

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 PROBE: Final = "_tuning_registry_probe"  # marks an autotuner that prunes for us, and is not being tuned
 
 
-def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
     """The candidates that the kernel's pruning leaves for a call.
 
     Triton's pruning reads the autotuner's `nargs`, which threads share, so a copy prunes; whatever the pruning of a
@@ -32,15 +32,29 @@ def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             for member, value in slots.items():
                 member.__set__(probe, value)
             pruned = list(probe.prune_configs(kwargs))
-        except Exception:  # noqa: BLE001, S110 - a user's pruning; its own error, if any, is raised below
-            pass
+        except Exception as error:
+            if _is_of_pruner(error, before):
+                raise
         else:
             _put_back(autotuner, probe, before, slots)
             return pruned
     return _ask_itself(autotuner, nargs, kwargs)
 
 
-def _ask_itself(autotuner: Any, nargs: dict[str, Any], kwargs: dict[str, Any]) -> list[Any]:
+def _is_of_pruner(error: BaseException, state: dict[str, Any]) -> bool:
+    """Whether an error comes out of the user's own pruner or performance model, which then must not be called again."""
+    pruners = [state.get("early_config_prune"), state.get("perf_model")]
+    functions = [getattr(pruner, "func", pruner) for pruner in pruners]  # of functools.partial
+    codes = {getattr(f, "__code__", getattr(vars(type(f)).get("__call__"), "__code__", None)) for f in functions}
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code in codes:
+            return True
+        frame = frame.tb_next
+    return False
+
+
+def _ask_itself(autotuner: Any, nargs: dict[str, Any], kwargs: Mapping[str, Any]) -> list[Any]:
     state = vars(autotuner)
     state["nargs"], state[PROBE] = nargs, True
     try:

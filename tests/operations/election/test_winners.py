@@ -7,7 +7,6 @@ import math
 import random
 import statistics
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from tests.conftest import H200, config, empty_database, version_1, write_record
 from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY, parse_url
-from tuning_registry.errors import SelectionError, UsageError
-from tuning_registry.formats.table import TunedTable
+from tuning_registry.errors import SelectionError
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import ExportOptions, export_table
@@ -196,80 +194,3 @@ def test_entries_without_timings_fall_back_and_are_counted(store: Store, tmp_pat
     assert made.payload["tuning_registry"]["weakest_agreement"] == [1, 3]
     decided = {e.key: (e.decided_by, e.choices[0].count) for e in find_winners(store, SM90, "fastest")}
     assert decided == {"M=1": ("fastest", 1), "M=2": ("majority", 2)}
-
-
-def test_generalizing_says_what_it_saves_and_costs(store: Store, tmp_path: Path) -> None:
-    times = {"M=1": (1.0, 1.05, 9.0), "M=2": (1.04, 1.0, 9.0), "M=3": (2.0, 2.0, 1.0)}
-    best = {"M=1": A, "M=2": B, "M=3": C}
-    timings = {key: [[c, [t, t, t]] for c, t in zip((A, B, C), row, strict=True)] for key, row in times.items()}
-    write_recording(tmp_path / "1.json", version_1({"sm90": {"k": best}}, timings={"sm90": {"k": timings}}))
-    take(store, tmp_path, run=None)
-    made = export_table(store, SM90, ExportOptions(generalize_percent=5.0))
-    assert made.payload["kernels"]["k"] == {"*": A, "M=3": C}
-    assert made.saving is not None
-    assert (made.entries, made.saving.kernels, made.saving.saved, round(made.saving.worst_percent, 6)) == (2, 1, 1, 4.0)
-    assert made.payload["tuning_registry"]["generalized"] == {"percent": 5.0, "saved": 1, "worst_percent": 4.0}
-    table = TunedTable("sm90", made.payload["kernels"])
-    assert [table.text_for("k", key) for key in ("M=1", "M=2", "M=3", "M=99")] == [config_text(c) for c in (A, A, C, A)]
-    assert export_table(store, SM90, ExportOptions(generalize_percent=1.0)).payload["kernels"]["k"] == {
-        "*": A,
-        "M=2": B,
-        "M=3": C,
-    }
-
-
-def test_a_table_slower_than_the_one_it_replaces_is_refused(store: Store, tmp_path: Path) -> None:
-    timings = {"sm90": {"k": {"M=1": [[A, [1.0, 1, 1]], [B, [1.2, 1, 1]], [C, None]]}}}
-    for rank in range(2):
-        document = version_1({"sm90": {"k": {"M=1": B, "M=2": B}}}, rank=rank, timings=timings)
-        write_recording(tmp_path / f"{rank}.json", document)
-    take(store, tmp_path, run=None)
-    old = TunedTable("sm90", {"k": {"M=1": A, "M=2": A}, "gone": {"M=1": A}})
-    with pytest.raises(
-        SelectionError, match=r"for 1 of the entries it replaces: k M=1: 20.0 % slower \(B=1 .* -> B=2 "
-    ):
-        export_table(store, SM90, ExportOptions(max_regression_percent=10, replaced=old))
-    assert export_table(store, SM90, ExportOptions(max_regression_percent=25, replaced=old)).entries == 2
-    assert export_table(store, SM90, ExportOptions(max_regression_percent=0, replaced=None)).entries == 2
-    star = TunedTable("sm90", {"k": {"*": A}})
-    with pytest.raises(SelectionError, match="20.0 %"):
-        export_table(store, SM90, ExportOptions(max_regression_percent=0, replaced=star))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"policy": "median"}, "unknown policy .median.; expected majority, fastest, minimax"),
-        ({"generalize_percent": -1}, "--generalize -1: expected a percentage of at least 0"),
-        ({"generalize_percent": math.nan}, "--generalize nan: expected a percentage"),
-        ({"max_regression_percent": math.inf}, "--max-regression inf: expected a percentage"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        ExportOptions(**options)
-
-
-def test_entries_that_disappear_are_compared_by_what_serves_them_then(store: Store, tmp_path: Path) -> None:
-    timings = {"sm90": {"k": {"M=1": [[A, [1, 1, 1]], [B, [1, 1, 1]]], "M=2": [[A, [10, 10, 10]], [B, [1, 1, 1]]]}}}
-    for rank in range(3):
-        chosen = {"M=1": A} if rank else {"M=1": A, "M=2": B}
-        write_recording(tmp_path / f"{rank}.json", version_1({"sm90": {"k": chosen}}, rank=rank, timings=timings))
-    take(store, tmp_path, run=None)
-    old = TunedTable("sm90", export_table(store, SM90).payload["kernels"])
-    narrow = ExportOptions(min_votes=2, generalize_percent=3)
-    made = export_table(store, SM90, narrow)
-    assert made.payload["kernels"] == {"k": {"*": A}}
-    assert made.saving is not None
-    assert round(made.saving.worst_percent) == 900
-    with pytest.raises(SelectionError, match="k M=2: 900.0 % slower"):
-        export_table(store, SM90, replace(narrow, max_regression_percent=3, replaced=old))
-
-
-def test_a_star_of_a_qualified_kernel_comes_not_before_entries_of_its_bare_name(store: Store, tmp_path: Path) -> None:
-    for name, key, chosen in (("p.k", "M=1", A), ("k", "M=2", B)):
-        timed = {"sm90": {name: {key: [[A, [2, 2, 2]], [B, [1, 1, 1]]]}}}
-        write_recording(tmp_path / f"{name}.json", version_1({"sm90": {name: {key: chosen}}}, run=name, timings=timed))
-    take(store, tmp_path, run=None)
-    made = export_table(store, SM90, ExportOptions(generalize_percent=0))
-    assert made.payload["kernels"] == {"k": {"*": B}, "p.k": {"M=1": A}}
