@@ -48,8 +48,8 @@ def test_every_bad_entry_is_named_and_the_others_are_counted(tmp_path: Path) -> 
     found = problems(tmp_path, document)
     assert found == [
         ("p.k", "M=2", "num_warps", "found the integer -4", "an integer from 1 to 64 or null"),
-        ("p.k", "M=3", "warps", "unknown config field; known are kwargs, num_warps, num_stages, num_ctas, maxnreg, "
-         "ir_override", ""),
+        ("p.k", "M=3", "warps", ("unknown config field; known are kwargs, num_warps, num_stages, num_ctas, maxnreg, "
+         "ir_override"), ""),
         ("p.k", "M=4", "num_warps", "required config field 'num_warps' is missing", ""),
         ("p.k", "M=5", "", "found the string 'B=1'", "a config object"),
         ("", "M=1", "", "an empty name", ""),

@@ -18,9 +18,10 @@ from tuning_registry.rendering.costs import render_costs
 from tuning_registry.rendering.explanations import near_key_text, render_explained
 from tuning_registry.rendering.inventory import render_kernels, render_keys
 from tuning_registry.rendering.ranks import render_ranks
-from tuning_registry.rendering.votes import render_disagreements, render_winners
+from tuning_registry.rendering.votes import render_disagreements, render_winners, spelling_note
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.rules.overrides import Overrides
+from tuning_registry.rules.spellings import alike
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def disagreements(
         print_data(render_disagreements(split, style))
     print_message(split_of(len(split), total) + more if total else nothing_matches(store, target.selection.kernel))
     _print_overrides(store, split)
+    for texts in sorted({group for entry in split for group in alike(choice.config for choice in entry.choices)}):
+        print_message(spelling_note(texts))
     if exit_code and (split or not total):
         raise typer.Exit(1)
 

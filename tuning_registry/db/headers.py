@@ -39,7 +39,7 @@ def write_headers(transaction: Writing, batch: Batch, plan: IngestPlan, now: str
         _update(transaction, identity, _digest_columns(pending, files))
     for identity, one in plan.grows.items():
         record = pending[one.position]
-        transaction.delete_replaced(identity, timings=one.replaces_timings)
+        transaction.delete_replaced(identity, one.retracted, timings=one.replaces_timings)
         _update(transaction, identity, {f"{kind}_digest": digest for kind, digest in record.digests.items()})
         _update(transaction, identity, facts.of(record))
     return ids

@@ -23,6 +23,7 @@ class Growth:
         candidate_sets: Entries and fingerprints that are there already.
         replaces_timings: Whether the timings and candidate sets that are there are deleted first, since an entry that
             was only observed has been timed anew.
+        retracted: Ids of entries whose vote has become an observation.
         new_votes: Number of votes that are not there.
         new_timings: Number of candidates' timings that are not there.
         new_observations: Number of observations that are not there.
@@ -33,6 +34,7 @@ class Growth:
     timings: AbstractSet[int] = frozenset()
     candidate_sets: AbstractSet[tuple[int, str]] = frozenset()
     replaces_timings: bool = False
+    retracted: Sequence[int] = ()
     new_votes: int = 0
     new_timings: int = 0
     new_observations: int = 0
