@@ -133,7 +133,8 @@ def _stale(store: Store, table: TunedTable, selection: Selection) -> list[str]:
 
 def _bans(store: Store, table: TunedTable, compared: TableComparison) -> tuple[list[str], list[str]]:
     """Problems and notes: the entries of which bans leave no chosen config, and what their launches get."""
-    problems, notes = [], []
+    problems: list[str] = []
+    notes: list[str] = []
     with store.reading() as reading:
         election = elect_entries(reading, compared.selection)
         for entry in election.left_out:
