@@ -29,6 +29,7 @@ H200 = ROOT / "examples" / "h200"
 POSTGRES_URL_VARIABLE = "TEST_POSTGRES_URL"  # a server of your own, where databases may be created
 
 Json = dict[str, Any]
+collect_ignore = ["trackers"]  # `make test-trackers` runs these, with the clients that they need
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
