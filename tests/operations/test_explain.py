@@ -87,7 +87,10 @@ def test_pins_bans_and_policies_are_named(store: Store, tmp_path: Path) -> None:
     ban_all = override(store, BAN, C, key="*")
     found = only(find_explanation(store, ALL, "M=1"))
     assert (found.config, found.decided_by) == (None, "nothing")
-    assert found.why == f"every config that was chosen is banned (#{ban}, #{ban_all})"
+    assert found.why == (
+        f"every config that was chosen is banned (#{ban}, #{ban_all}); launches fall to the runtime's fallback, to which "
+        "bans leave 1 other recorded config"
+    )
     pin = override(store, PIN, B, reason="numerics")
     found = only(find_explanation(store, ALL, "M=1"))
     assert found.why == f"pinned by #{pin}: numerics; 0 of 3 votes are for it"

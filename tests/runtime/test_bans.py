@@ -63,6 +63,26 @@ def test_a_ban_holds_on_every_road(tmp_path: Path, road: str, kernels: Any, fiel
     assert launched(kernel) == [64] * 3, road
 
 
+@pytest.mark.parametrize(
+    "kernels", [{NAME: {KEY: small()}}, {NAME: {OTHER: small()}}, {}], ids=["entry", "near", "none"]
+)
+@pytest.mark.parametrize("fields", [{"kwargs": {"BLOCK_M": 32}}, {"kwargs": {"BLOCK_M": 32.0}, "num_ctas": 1}])
+def test_a_ban_of_a_class_holds_for_every_config_in_it(tmp_path: Path, kernels: Any, fields: Any) -> None:
+    kernels = {name: {key: stored(config) for key, config in keys.items()} for name, keys in kernels.items()}
+    pin(tmp_path, {**ban(small()), "config": fields}, kernels=kernels)
+    kernel = autotuner()
+    launch(kernel)
+    assert launched(kernel) == [64]
+
+
+def test_a_ban_of_a_class_that_has_every_candidate_is_an_error(tmp_path: Path) -> None:
+    pin(tmp_path, {**ban(small()), "config": {"num_ctas": 1}})
+    kernel = autotuner()
+    with pytest.raises(LaunchError, match=f"the table bans every candidate of {NAME}"):
+        launch(kernel)
+    assert launched(kernel) == []
+
+
 def test_a_banned_entry_is_a_miss_that_names_the_ban(tmp_path: Path) -> None:
     pin(tmp_path, ban(small()), kernels={NAME: {KEY: stored(small())}})
     launch(autotuner())

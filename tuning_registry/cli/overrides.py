@@ -76,7 +76,7 @@ def pin(
             "--reason 'wrong results' --until 2099-12-31"
         ),
         (
-            "registry ban --arch sm90 --kernel l2norm_bwd_kernel --key '*' --config num_warps=32 "
+            "registry ban --arch sm90 --kernel l2norm_bwd_kernel --key '*' --config num_warps=8 "
             "--reason 'spills registers'"
         ),
     )

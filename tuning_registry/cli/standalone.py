@@ -58,7 +58,7 @@ def report(
         raise typer.Exit(1)
 
 
-@command(examples=("registry validate sm90.json", "registry validate tables/*.json --format json"))
+@command(examples=("registry validate sm90.json", "registry validate old.json sm90.json --format json"))
 def validate(
     paths: Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Table files.")],
     style: FormatOption = Format.table,

@@ -31,27 +31,32 @@ def check_header(store: Store, table: TunedTable, new: TunedTable) -> tuple[list
         new: The table that would be exported now.
     """
     stated, now = table.provenance, new.provenance
-    if EXTRA not in stated:  # not one of ours: what it states must be right, and nothing is missing
-        return [_differs(name, stated[name], now[name]) for name in _FROM_VERSIONS
-                if stated.get(name) and stated[name] != now[name]], []  # fmt: skip
-    ours, theirs = stated[EXTRA], now[EXTRA]
-    problems = [
-        _differs(name, stated.get(name, _ABSENT), now[name])
-        for name in _FROM_VERSIONS
-        if stated.get(name, _ABSENT) != now[name]
-    ]
-    if ours.get("overrides", []) != theirs.get("overrides", []):
-        problems.append(_differs("overrides", ours.get("overrides", []), theirs.get("overrides", [])))
+    ours: Mapping[str, Any] = stated.get(EXTRA, {})
+    theirs: Mapping[str, Any] = now[EXTRA]
+    is_whole = "policy" in ours  # as an export writes it; of any other table, what it states must be right
+    problems = _differences({name: stated.get(name, _ABSENT) for name in _FROM_VERSIONS}, now, whole=is_whole)
+    problems += _differences({"overrides": ours.get("overrides", [])}, {"overrides": theirs.get("overrides", [])})
+    if not is_whole:
+        return problems, []
     logged = _logged(store, table)
     if logged and not any(_is_logged(ours, one) for one in logged):
         problems.append(_unlogged(ours, logged[0]))
     if _origin(ours) != _origin(theirs):
         return problems, [] if logged else [_other_votes(ours, theirs)]
-    rest = {"source": (stated.get("source", _ABSENT), now["source"])}
-    rest |= {name: (ours.get(name, _ABSENT), theirs.get(name, _ABSENT)) for name in sorted({*ours, *theirs})
-             if name not in {"overrides", "digest", "selection_digest"}}  # fmt: skip
-    problems += [_differs(name, old, fresh) for name, (old, fresh) in rest.items() if old != fresh]
+    rest = sorted({*ours, *theirs} - {"overrides", "digest", "selection_digest"})
+    problems += _differences({"source": stated.get("source", _ABSENT)}, now)
+    problems += _differences({name: ours.get(name, _ABSENT) for name in rest}, theirs)
     return problems, []
+
+
+def _differences(stated: Mapping[str, Any], now: Mapping[str, Any], *, whole: bool = True) -> list[str]:
+    """One line for each field whose value is another now; absent ones are left out unless the table is whole."""
+    found = ((name, value, now.get(name, _ABSENT)) for name, value in stated.items())
+    return [
+        printable(f"header: {name} is {_shown(value)}, but an export would now state {_shown(fresh)}")
+        for name, value, fresh in found
+        if value != fresh and (whole or value is not _ABSENT)
+    ]
 
 
 def _logged(store: Store, table: TunedTable) -> list[ExportRecord]:
@@ -82,12 +87,11 @@ def _other_votes(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     )
 
 
-def _differs(name: str, stated: object, now: object) -> str:
-    return printable(f"header: {name} is {_shown(stated)}, but the votes say {_shown(now)}")
-
-
 def _shown(value: object) -> str:
     if value is _ABSENT:
         return "absent"
-    text = dump_json(value)
+    try:
+        text = dump_json(value)
+    except ValueError:  # an infinite number, which JSON cannot state but Python reads
+        text = repr(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

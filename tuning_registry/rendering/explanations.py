@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tuning_registry.errors import printable
-from tuning_registry.formats.short_configs import short_config
+from tuning_registry.formats.short_configs import short_config, title_of
 from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, Record, join_lines, render_columns, render_results
@@ -60,8 +60,7 @@ def _block(found: ExplainedEntry) -> str:
         lines.append(f"stale: {count_of(found.stale, 'recording')} chose from other candidates than the newest one")
     for one in found.overrides:
         until = f" until {one.until}" if one.until else ""
-        config = short_config(one.config)
-        lines.append(f"#{one.id} {one.action} of {config} for {one.key}{until}, {one.author}: {one.reason}")
+        lines.append(f"#{one.id} {one.action} of {title_of(one.config)} for {one.key}{until}, {one.author}: {one.reason}")
     lines += [f"{count_of(n, 'recording')} did not vote: {reason}" for reason, n in found.observed.items()]
     text = join_lines([entry_title(entry), *(printable(_INDENT + line) for line in lines)])
     table = render_columns([_row(one, found) for one in found.configs], _shown(found)) if found.configs else ""
