@@ -17,7 +17,7 @@ FULL = {
     "mode": "pinned", "modules": ("fla", "mamba_ssm.ops"), "table_path": ("tables", Path("more")), "record_path": "rec/r",
     "on_miss": "error", "block_sizes": {"BLOCK_M": 64, "pkg.kernel": {"BLOCK_N": 32}}, "config_invariant": ("a.b", "c"),
     "verify_every": 10, "verify_strict": True, "enumerate_autotuners": True, "chaos": True, "run": "job", "source": "s",
-    "arch": "sm90",
+    "arch": "sm90", "module_names": ("scan_*=pkg.scan",),
 }  # fmt: skip
 
 
