@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 TRITONS ?= 3.2.0 3.9.0
 TORCH ?= 2.13.0
 
-.PHONY: demo test test-core test-runtime check docs bench tables clean
+.PHONY: demo test test-core test-runtime test-trackers check docs bench tables clean
 
 # One stamp per set of packages; `pip install --group` needs pip 25.1.
 $(VENV)/.base: pyproject.toml
@@ -32,10 +32,21 @@ $(VENV)/.check: $(VENV)/.test
 demo: $(VENV)/.base
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
-test: test-core test-runtime
+test: test-core test-runtime test-trackers
 
 test-core: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto --ignore tests/runtime $(ARGS)
+	$(BIN)/python -m pytest -n auto --ignore tests/runtime --ignore tests/trackers $(ARGS)
+
+# The documented lines for experiment trackers, with their real clients, offline.
+test-trackers: $(VENV)-trackers/.trackers
+	$(VENV)-trackers/bin/python -m pytest --confcutdir tests/trackers tests/trackers $(ARGS)
+
+$(VENV)-trackers/.trackers: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-trackers
+	$(VENV)-trackers/bin/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1'
+	$(VENV)-trackers/bin/python -m pip --quiet --disable-pip-version-check install --editable .
+	$(VENV)-trackers/bin/python -m pip --quiet --disable-pip-version-check install --group trackers-test
+	@touch $@
 
 # The runtime half, with Triton's real autotuner: one environment per release, no GPU needed.
 test-runtime: $(TRITONS:%=$(VENV)-triton-%/.runtime)
@@ -76,4 +87,4 @@ tables: $(VENV)/.base
 	$(BIN)/registry --db build/tables.db export --arch sm90 -o tuning_registry/tables/sm90.json
 
 clean:
-	rm -rf $(VENV) $(VENV)-docs $(VENV)-triton-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-trackers $(VENV)-triton-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

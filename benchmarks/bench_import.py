@@ -1,4 +1,4 @@
-"""What the runtime adds to the start of a process that already has Triton (and torch, where there is one).
+"""What the runtime adds to the start of a process that already has Triton (and torch, if it is installed).
 
 Fresh processes, one after the other; the median counts. To compare two versions, give the folders of both checkouts:
 their processes alternate, so that a busy machine slows both alike.
@@ -34,7 +34,7 @@ def measure_ms(checkout: str, statement: str, *, bytecode: bool) -> float:
     code = PROCESS.format(prefix=None if bytecode else "/nonexistent", statement=statement)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPATH"] = checkout
-    command = [sys.executable, "-P", "-c", code]  # -P: the current folder may be a checkout, too
+    command = [sys.executable, "-P", "-c", code]  # -P: the current folder may also be a checkout
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return float(done.stdout)
 

@@ -4,7 +4,7 @@
 usage: bench_ingest.py [--ranks 1024 10240] [--rounds 3] [--postgres]
 
 Every round runs each command once, in turn, so that a slow moment of the machine falls on all of them. Prints the median
-of the rounds, the ratio to the yardstick of the same run, and peak memory. `--postgres` starts a server of its own.
+of the rounds, the ratio to the yardstick of the same run, and peak memory. `--postgres` starts a temporary server.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ NAMES = ["a", "b", "c", "d", "n", "m", "k", "scale", "p", "q"]
 
 
 class FakeKernel:
-    """Stands in for a compiled kernel where there is no GPU: only the autotuner's own cost is left."""
+    """Replaces a compiled kernel if there is no GPU: only the autotuner's own cost is left."""
 
     fn = staticmethod(_body)
 

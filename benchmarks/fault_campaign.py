@@ -265,7 +265,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--postgres", action="store_true", help="as many rounds on a Postgres server of its own, too")
+    parser.add_argument(
+        "--postgres", action="store_true", help="also run as many rounds on a temporary Postgres server"
+    )
     arguments = parser.parse_args()
     os.environ.pop("TUNING_REGISTRY_DB", None)
     with tempfile.TemporaryDirectory() as folder:

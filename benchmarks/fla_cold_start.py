@@ -4,7 +4,7 @@
 usage: fla_cold_start.py            # the whole comparison; needs a GPU, fla and the registry command's packages
        fla_cold_start.py --work     # what each process does: prints seconds, timings taken, misses, a checksum
 
-Two ranks record, each with a compile cache of its own; their recordings are ingested and exported; then a new process
+Two ranks record, each with a separate compile cache; their recordings are ingested and exported; then a new process
 runs pinned to the table and another one as Triton would, both from an empty compile cache.
 """
 

@@ -5,7 +5,7 @@ usage: make_recordings.py RANKS COPIES FOLDER [--timings]
 
 Each file holds the real entries COPIES times, told apart by one more value in the key; every vote is the choice of a
 real rank, drawn at random with a fixed seed. COPIES=11 gives 485 entries: a few keys start with a dtype and stay single.
-With --timings each recording has a `timings.rank<N>.json` beside it: the timings of the rank whose choice was drawn.
+With --timings each recording has a `timings.rank<N>.json` next to it, with the timings of the rank whose choice was drawn.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def measure(kind: str, server: str | None, rounds: int, work: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--postgres", action="store_true", help="also on a Postgres server of its own")
+    parser.add_argument("--postgres", action="store_true", help="also run on a temporary Postgres server")
     arguments = parser.parse_args()
     print(f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, Python {platform.python_version()}, {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory() as folder:

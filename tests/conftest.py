@@ -29,6 +29,7 @@ H200 = ROOT / "examples" / "h200"
 POSTGRES_URL_VARIABLE = "TEST_POSTGRES_URL"  # a server of your own, where databases may be created
 
 Json = dict[str, Any]
+collect_ignore = ["trackers"]  # `make test-trackers` runs these, with the clients that they need
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -156,6 +157,7 @@ def public() -> Iterator[Path]:
 def shared_database(public: Path) -> Path:
     """A registry in WAL mode that others may read and nobody may write."""
     file = public / "shared" / "registry.db"
+    file.parent.mkdir()
     assert CliRunner().invoke(app, ["--db", str(file), "ingest", str(H200), "--run", "demo"]).exit_code == 0
     assert file.read_bytes()[18:20] == b"\2\2"  # WAL
     file.chmod(0o444)
@@ -218,7 +220,7 @@ def cli(database: str) -> Cli:
 
 
 def run_registry(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the `registry` command as a process of its own."""
+    """Run the `registry` command in a separate process."""
     command = [sys.executable, "-m", "tuning_registry", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
 

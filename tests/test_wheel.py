@@ -33,7 +33,7 @@ def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 class Installed:
-    """The wheel in an environment of its own, run from the root folder."""
+    """The wheel in a separate environment, run from the root folder."""
 
     def __init__(self, folder: Path, wheel: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Installed:
         pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install", "--no-deps", "--no-index"]
         subprocess.run([*pip, "--quiet", str(wheel)], check=True, capture_output=True, timeout=120)
         (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
-        # Third-party packages from here. What a .pth file adds is not searched for .pth files of its own, so
+        # Third-party packages from here. What a .pth file adds is not searched for further .pth files, so
         # the checkout that is installed here as editable stays out of sight.
         (site / "third-party.pth").write_text(sysconfig.get_path("purelib") + "\n")
 

@@ -230,7 +230,7 @@ class Registry:
         return find_disagreements(self._store, _selection(filters))[0]
 
     def costs(self, **filters: Unpack[Filters]) -> list[DisagreementCost]:
-        """Disagreements with what the timings say they cost, the most costly first.
+        """Disagreements with their cost according to the timings, the most costly first.
 
         Args:
             filters: See `Filters`.
@@ -338,7 +338,7 @@ class Registry:
         Args:
             arch: Architecture.
             policy: As for `winners`.
-            generalize_percent: Merge a kernel's entries into one `*` entry where that costs at most this slowdown, in
+            generalize_percent: Merge a kernel's entries into one `*` entry if that costs at most this slowdown, in
                 percent; None to keep every entry.
             max_regression_percent: Refuse to make an entry of `replaced` slower than this, in percent; None to allow it.
             replaced: The table that the new one will replace, or its path.

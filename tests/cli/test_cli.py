@@ -12,8 +12,10 @@ import pytest
 import typer
 
 from tests.conftest import H200, ROOT, Cli, config, run_registry, write_ranks, write_recording
+from tests.helpers import many_keys
 from tuning_registry.cli.app import app
 from tuning_registry.model.names import rank_ranges
+from tuning_registry.operations import inventory
 
 GOLDEN = ROOT / "tests" / "golden"
 A, B = config(B=16), config(B=8, num_warps=8)
@@ -451,7 +453,7 @@ def test_exports_of_an_architecture_that_cannot_be_asked_for(sqlite_cli: Cli) ->
         assert why in refused.stderr
 
 
-def test_an_unset_variable_is_no_run_and_no_folder(
+def test_an_unset_variable_names_no_run_and_no_folder(
     sqlite_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_ranks(tmp_path, [A, B])
@@ -488,3 +490,18 @@ def test_a_mistyped_kernel_is_told_its_neighbours(sqlite_cli: Cli) -> None:
         assert "; similar kernels: fla.modules.norm.l2norm.l2norm_fwd_kernel" in result.stderr
     assert "similar" not in sqlite_cli("winners", "--kernel", "nothing_of_the_kind").stderr
     assert "similar" not in sqlite_cli("winners", "--kernel", "l2norm_fwd_kernel", "--triton", "9").stderr
+
+
+def test_a_report_of_no_votes_exits_1(tmp_path: Path) -> None:
+    write_recording(tmp_path / "rec.rank0.json", {})
+    done = run_registry("report", tmp_path)
+    assert (done.returncode, done.stderr) == (1, "the files contain no votes\n")
+
+
+def test_ingest_warns_of_a_kernel_with_many_keys(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "MANY_KEYS", 20)
+    done = cli("ingest", many_keys(tmp_path / "rec.rank0.json", 20), "--run", "a")
+    assert "warning" not in done.stderr
+    done = cli("ingest", many_keys(tmp_path / "rec.rank1.json", 21), "--run", "a")
+    assert (done.exit_code, "warning: k has 21 keys on sm90, more than 20. If a value" in done.stderr) == (0, True)
+    assert "warning" not in cli("ingest", tmp_path / "rec.rank1.json", "--run", "a").stderr  # nothing new

@@ -147,7 +147,7 @@ def test_ranks_write_through_it_at_the_same_time(pooled: str, tmp_path: Path) ->
     writers = []
     for rank in range(6):
         file = write_recording(tmp_path / f"{rank}.json", version_1({"sm90": {"k": {"M=1": A}}}, rank=rank))
-        command = [sys.executable, "-c", script, pooled, file]
+        command = [sys.executable, "-c", script, pooled, str(file)]
         writers.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True))
     assert [(writer.communicate(timeout=120)[1], writer.returncode) for writer in writers] == [("", 0)] * 6
     assert count(pooled, "votes") == 6

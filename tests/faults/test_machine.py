@@ -226,7 +226,7 @@ def test_a_damaged_database(database: str, cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"no database" * 100, b"xy", b"SQLite format 3\0" + b"\xff" * 2000])
 @pytest.mark.parametrize("words", [("ingest", H200), ("winners",), ("status",), ("db", "upgrade"), ("db", "check")])
 @on_sqlite
-def test_a_file_that_is_no_database(cli: Cli, tmp_path: Path, words: tuple[str, ...], content: bytes) -> None:
+def test_a_file_that_is_not_a_database(cli: Cli, tmp_path: Path, words: tuple[str, ...], content: bytes) -> None:
     file = tmp_path / "registry.db"
     file.write_bytes(content)
     assert error_of(cli(*words)).endswith("/registry.db: the file is not an SQLite database")
@@ -235,7 +235,7 @@ def test_a_file_that_is_no_database(cli: Cli, tmp_path: Path, words: tuple[str, 
 
 @pytest.mark.parametrize("words", [("ingest", H200), ("winners",), ("db", "upgrade")])
 @on_sqlite
-def test_a_database_that_is_no_file(cli: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_database_that_is_not_a_file(cli: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "registry.db").mkdir()
     assert error_of(cli(*words)).endswith("/registry.db: not a regular file; expected an SQLite database")
 

@@ -50,7 +50,7 @@ def _command(arguments: Sequence[str], log: str, barrier: Any, deadly: Callable[
 
 
 class Command:
-    """A `registry` command in a process of its own."""
+    """A `registry` command in a separate process."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ def test_readers_answer_while_a_writer_is_at_work(store: Store, database: str, t
         results = run_together(tmp_path, database, [("winners",), ("export", "--arch", "sm90", "-o", table)])
         assert succeeded(results), results  # they see the run as it was
         assert results[0][1] == "1 winner\n"
-    assert Command(tmp_path / "after", database, "winners").result()[1].startswith("no vote matches.")
+    assert Command(tmp_path / "after", database, "winners").result()[1].startswith("no votes match.")
 
 
 @both

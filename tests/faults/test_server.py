@@ -26,11 +26,11 @@ from tuning_registry.cli.app import app
 from tuning_registry.db import dialects
 from tuning_registry.db.url import parse_url
 
-SECRET = "hunter2%2F"  # as it stands in a URL; decoded: hunter2/
+SECRET = "hunter2%2F"  # as it is written in a URL; decoded: hunter2/
 
 
 def with_user(database: str, user: str, password: str = SECRET) -> str:
-    """The URL for another user; the password as it stands in the URL."""
+    """The URL for another user; the password as it is written in the URL."""
     rest = database.partition("@")[2]
     return f"postgresql://{user}:{password}@{rest}"
 

@@ -66,7 +66,7 @@ print(json.dumps({"slowest_s": slowest, "finish_s": time.monotonic() - begin,
 
 
 class Rank:
-    """A rank at work in a process of its own; `ended` waits for its end, which must be exit status 0, and soon."""
+    """A rank at work in a separate process; `ended` waits for its end, which must be exit status 0, and soon."""
 
     def __init__(self, path: str | Path, folder: Path, **setting: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -225,7 +225,7 @@ def test_a_file_that_may_not_grow_keeps_what_was_written_before(tmp_path: Path) 
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """A disk of 16 KiB of its own, where mounting one is permitted."""
+    """A separate disk of 16 KiB, if mounting one is permitted."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(

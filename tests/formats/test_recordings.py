@@ -99,7 +99,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_recording_is_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_recording_is_refused_by_name(name: str, tmp_path: Path) -> None:
     data, message = REFUSED[name]
     path = write_recording(tmp_path / "rec.rank0.json", data)
     with pytest.raises(RecordingError, match=message) as caught:
@@ -132,9 +132,9 @@ def test_every_kind_that_is_read(tmp_path: Path) -> None:
         ({"run": "a\0"}, "at run: a NUL"),
         ({"packages": {"a": 1}}, "at packages/a: expected a string"),
         ({"packages": []}, "at packages: expected an object"),
-        ({"device": []}, "at device: expected an object with name"),
+        ({"device": []}, "at device: expected an object with the fields name"),
         ({"timings": {"sm90": {"k": {"M=1": [[FULL, [10**400, 1, 1]]]}}}}, "an integer too large for a float"),
-        ({"device": {"nam": "x"}}, "at device: expected an object with name"),
+        ({"device": {"nam": "x"}}, "at device: expected an object with the fields name"),
         ({"extra": 1}, "at extra: unknown field of a version 1 recording"),
         ({"votes": {"sm90": {"k": {"M=1": {}}}}}, "at votes/sm90/k/M=1/"),
         (
@@ -316,7 +316,7 @@ def test_unreadable_paths(tmp_path: Path) -> None:
             read_recording(path)
 
 
-def test_a_folder_is_no_regular_file_and_leaves_no_handle_open(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_regular_file_and_leaves_no_handle_open(tmp_path: Path) -> None:
     handles = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(FileError, match="not a regular file"):
         read_recording(tmp_path)

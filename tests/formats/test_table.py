@@ -18,7 +18,7 @@ from tests.conftest import H200, ROOT, config
 from tuning_registry import TunedTable, load, write
 from tuning_registry.errors import FormatError, TableError
 from tuning_registry.formats.loader import PACKAGED_TABLES
-from tuning_registry.formats.table import read_table
+from tuning_registry.formats.table import read_table, table_bytes, table_payload
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.export import export_table
@@ -287,7 +287,7 @@ def test_another_triton_is_used_with_a_warning(
         assert len(caplog.records) == warnings
     monkeypatch.setattr("tuning_registry.formats.loader.installed_triton", lambda: "3.9.0")
     load("sm90", tmp_path)
-    assert "was recorded with Triton 3.5.1; this is 3.9.0" in caplog.text
+    assert "was recorded with Triton 3.5.1; this process uses Triton 3.9.0" in caplog.text
 
 
 def test_the_shipped_table_is_what_the_pipeline_makes() -> None:
@@ -335,8 +335,18 @@ def test_user_folder_is_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("[]", "expected an object with arch and kernels"),
     ],
 )
-def test_what_is_no_table_is_named(content: str, what: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_table_is_described(content: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(TableError) as caught:
         read_table(tmp_path / "x.json")
     assert str(caught.value).endswith(what)
+
+
+def test_a_tilde_in_a_table_path_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "sm90.json").write_bytes(table_bytes(table_payload("sm90", {"k": {"M=1": config()}})))
+    for given in ("~/t", ["~/t"], Path("~/t/sm90.json")):
+        assert len(load("sm90", given)) == 1
+    monkeypatch.setenv("TUNING_REGISTRY_TABLE_PATH", "~/t")
+    assert load("sm90").provenance["file"] == str(tmp_path / "t" / "sm90.json")

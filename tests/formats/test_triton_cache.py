@@ -178,7 +178,7 @@ def test_what_triton_does_not_write_is_refused(store: Store, tmp_path: Path, doc
     assert str(file) in str(caught.value)
 
 
-def test_folders_hold_caches_beside_recordings(store: Store, tmp_path: Path) -> None:
+def test_folders_hold_caches_next_to_recordings(store: Store, tmp_path: Path) -> None:
     shutil.copytree(WHOLE, tmp_path / "node0" / "cache")
     shutil.copytree(WHOLE, tmp_path / "node1" / "cache")
     write_recording(tmp_path / "rec.rank0.json", {"sm90": {"k": {"M=1": A}}})

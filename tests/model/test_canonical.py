@@ -173,7 +173,7 @@ def test_integers_of_any_length_are_exact(digits: str) -> None:
 
 
 class BackendConfig:
-    """A `Config` of another backend, with a launch field of its own."""
+    """A `Config` of another backend, with an extra launch field."""
 
     def __init__(self, num_warps: int = 4, multibuffer: bool = False, **launch: object) -> None:
         self.kwargs = {"B": 64}

@@ -356,3 +356,88 @@ def test_entries_that_a_wider_one_serves_alike_are_counted_and_not_shown(cli: Cl
     assert "1 added, 2 dropped; 2 not shown, since wider entries give the same config" in shown.stderr
     assert [line for line in shown.stdout.splitlines() if line.startswith(("added", "dropped"))] == ["added    k"]
     assert len(json.loads(cli("diff", old, new, "--format", "json").stdout)) == 3
+
+
+def edited(table: TunedTable, **changes: object) -> TunedTable:
+    """A table with other fields in its header; those of `tuning_registry` under their names with `our_` in front."""
+    ours = {name.removeprefix("our_"): value for name, value in changes.items() if name.startswith("our_")}
+    plain = {name: value for name, value in changes.items() if not name.startswith("our_")}
+    provenance = {**table.provenance, **plain, "tuning_registry": {**table.provenance["tuning_registry"], **ours}}
+    return TunedTable(table.arch, table.kernels, provenance)
+
+
+def verdict(store: Store, table: TunedTable) -> TableCheck:
+    return check_table(store, table, EVERYTHING, today="2026-01-01", installed=lambda name: "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"triton": "3.9.0"}, 'header: triton is "3.9.0", but the votes say "3.6.0"'),
+        ({"packages": {"k": "2"}}, 'header: packages is {"k": "2"}, but the votes say {}'),
+        ({"source": "elsewhere"}, 'header: source is "elsewhere", but the votes say ""'),
+        ({"our_weakest_agreement": [3, 3]}, "header: weakest_agreement is [3, 3], but the votes say [2, 3]"),
+        ({"our_overrides": [{"action": "ban", "kernel": "k", "key": "*", "config": {"num_warps": 32}, "reason": ""}]},
+         "header: overrides is ["),
+        ({"our_more": 1}, "header: more is 1, but the votes say absent"),
+    ],
+)  # fmt: skip
+def test_check_compares_the_header_with_the_votes(store: Store, tmp_path: Path, changes: Json, said: str) -> None:
+    take(store, *write_ranks(tmp_path, [A, A, B]), triton="3.6.0")
+    for log in (False, True):
+        table = exported(store, log=log)
+        assert verdict(store, table).problems == []
+        (problem,) = verdict(store, edited(table, **changes)).problems
+        assert problem.startswith(said)
+
+
+def test_check_compares_the_header_with_the_log(store: Store, tmp_path: Path) -> None:
+    take(store, *write_ranks(tmp_path, [A, A, B]))
+    table = exported(store)
+    take(store, *write_ranks(tmp_path / "more", [A, A]), run="more")
+    assert verdict(store, table).problems == []  # later votes elect the same
+    (problem,) = verdict(store, edited(table, our_recordings=999)).problems
+    assert problem == (
+        'header: the table states 999 recordings of ["demo"], policy "majority", but the log of exports has 3 recordings '
+        'of ["demo"], policy "majority"'
+    )
+    assert len(verdict(store, edited(table, our_runs=["demo", "other"])).problems) == 1
+
+
+def test_without_a_log_other_votes_are_a_note(store: Store, tmp_path: Path) -> None:
+    take(store, *write_ranks(tmp_path, [A, A, B]))
+    table = exported(store, log=False)
+    take(store, *write_ranks(tmp_path / "more", [A, A]), run="more")
+    found = verdict(store, table)
+    assert found.problems == []
+    assert (
+        'the table states votes of 3 recordings of ["demo"]; now they come from 5 recordings of ["demo", "more"]'
+        in (" ".join(found.notes))
+    )
+
+
+def test_check_and_explain_say_what_bans_leave(store: Store, cli: Cli, tmp_path: Path) -> None:
+    timings = {"sm90": {"k": {"M=1": [[A, [1.0] * 3], [B, [2.0] * 3]]}}}
+    document = version_1({"sm90": {"k": {"M=1": A, "M=2": A, "M=3": B}}}, timings=timings)
+    ingest(store, [write_recording(tmp_path / "rec.rank0.json", document)])
+    override(store, BAN, A)
+    found = verdict(store, exported(store))
+    assert found.problems == []
+    (note,) = [note for note in found.notes if note.startswith("banned: ")]
+    assert note == (
+        "banned: k M=1: every config that was chosen is banned (#1); launches fall to the runtime's fallback, to which "
+        "bans leave 1 other recorded config"
+    )
+    add_override(store, BAN, arch="sm90", kernel="k", key="M=1", config="num_warps=4", reason="r", author="me", now=NOW)
+    (problem,) = verdict(store, exported(store)).problems
+    assert problem.endswith(
+        "is banned (#1, #2); bans leave none of its recorded configs, so launches fail if the kernel has no other candidate"
+    )
+    explained = cli("explain", "--arch", "sm90", "--kernel", "k", "--key", "M=1")
+    assert "bans leave none of its recorded configs" in explained.stdout
+    pin = add_override(store, PIN, arch="sm90", kernel="k", key="*", config=json.dumps(C), reason="r", author="me",
+                       now=NOW, force=True)  # fmt: skip
+    lift_override(store, 2, reason="r", author="me", now=NOW)
+    lift_override(store, pin.id, reason="r", author="me", now=NOW)
+    add_override(store, PIN, arch="sm90", kernel="k", key="*", config=json.dumps(B), reason="r", author="me", now=NOW)
+    assert "pinned by #" in cli("explain", "--arch", "sm90", "--kernel", "k", "--key", "M=1").stdout

@@ -7,11 +7,13 @@ import datetime as dt
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import H200, Cli, Json, config, version_1, write_ranks, write_recording
-from tests.helpers import take
+from tests.helpers import many_keys, take
+from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
@@ -230,3 +232,45 @@ def test_a_missed_key_is_shown_with_its_misses_and_its_neighbours(cli: Cli, tmp_
     assert "no config: it has no votes" in shown.stdout
     assert "1 recording did not vote: miss: no key" in shown.stdout
     assert "nearest: M=64" in shown.stderr
+
+
+def test_one_key_is_explained_as_among_all_keys(store: Store, tmp_path: Path) -> None:
+    """A key that has a config is read alone; the answer is the one that reading every key gives."""
+    for rank, chosen in enumerate([A, A, B]):
+        keys = {f"M={n}|torch.float32": chosen for n in range(5)} | {"?=9|torch.float32": A, "*": B}
+        timings = {"sm90": {"p.k": {"M=1|torch.float32": [[A, [1.0] * 3], [B, [2.0] * 3]]}}}
+        write_recording(
+            tmp_path / f"rec.rank{rank}.json", version_1({"sm90": {"p.k": keys}}, rank=rank, timings=timings)
+        )
+    take(store, tmp_path, run=None)
+    selection = Selection(arch="sm90", kernel="k")
+    every = {one.entry.key: one for one in find_explanation(store, selection).entries}
+    for asked, key in (
+        ("M=1|torch.float32", "M=1|torch.float32"),
+        ("M=1.0|torch.float32", "M=1|torch.float32"),
+        ("M=9|torch.float32", "?=9|torch.float32"),
+        ("?=1|torch.float32", "M=1|torch.float32"),
+        ("*", "*"),
+    ):
+        found = find_explanation(store, selection, asked)
+        if asked == "*":  # a pattern, unless it was recorded
+            assert [one.entry.key for one in found.entries] == [key]
+        assert [one.to_dict() for one in found.entries] == [every[key].to_dict()], asked
+    unknown = find_explanation(store, selection, "M=77|torch.float32")
+    assert (unknown.entries, len(unknown.nearest), unknown.any_key is not None) == ([], 5, True)
+
+
+def test_explaining_one_key_of_many_reads_one(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    take(store, many_keys(tmp_path / "rec.rank0.json", 3000))
+    counts: list[int] = []
+    read = Reading.rows
+
+    def counting(self: Reading, query: Any) -> Any:
+        found = read(self, query)
+        counts.append(len(found))
+        return found
+
+    monkeypatch.setattr(Reading, "rows", counting)
+    (one,) = find_explanation(store, Selection(arch="sm90", kernel="k"), "M=1234|torch.bfloat16").entries
+    assert one.entry.key == "M=1234|torch.bfloat16"
+    assert max(counts) < 10

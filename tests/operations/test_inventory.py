@@ -130,7 +130,7 @@ def test_ranks_as_text(texts: list[str], ranks: tuple[int, ...] | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "3-1", "0-10000", "1-", "٣", "9999999999"])
-def test_what_is_no_rank_is_wrong_usage(text: str) -> None:
+def test_an_invalid_rank_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError, match="--rank"):
         parse_ranks([text])
     with pytest.raises(UsageError, match="--rank -1"):

@@ -136,6 +136,6 @@ def test_the_command_is_a_gate(cli: Cli, store: Store, tmp_path: Path) -> None:
     assert gate("--unrecorded") == (0, "every missed entry has a vote")
     assert gate("--run", "recorded") == (0, "no misses were recorded")
     status, said = gate("--run", "mistyped")
-    assert (status, said.partition(". ")[0]) == (1, "no recording matches")
+    assert (status, said.partition(". ")[0]) == (1, "no recordings match")
     assert cli("misses").exit_code == 0
     assert cli("misses", "--kernel", "").exit_code == 2

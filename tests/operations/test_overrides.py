@@ -123,7 +123,7 @@ def test_no_wider_entry_serves_a_config_where_it_is_banned(store: Store, tmp_pat
         export_table(store, SM90)
 
 
-def test_a_bare_name_beside_a_qualified_one_is_asked_back(store: Store, tmp_path: Path) -> None:
+def test_a_bare_name_that_matches_a_qualified_one_is_ambiguous(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path / "1", [A], kernel="k"), run="a")
     take(store, *write_ranks(tmp_path / "2", [A], kernel="p.k"), run="b")
     with pytest.raises(
@@ -139,7 +139,7 @@ def test_pins_alone_are_no_table(store: Store, cli: Cli, tmp_path: Path) -> None
     decide(store, "pin", "M=1", B)
     with pytest.raises(SelectionError, match="no votes on sm90 match the filters"):
         export_table(store, Selection(arch="sm90", runs=("typo",)))
-    assert "no vote matches" in cli("winners", "--run", "typo").stderr
+    assert "no votes match" in cli("winners", "--run", "typo").stderr
 
 
 def test_a_pin_of_what_nobody_recorded_is_refused_unless_forced(store: Store, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_pin_of_what_nobody_recorded_is_refused_unless_forced(store: Store, tm
     for key, chosen, message in (
         ("M=1", C, "B=3 num_warps=4 num_stages=3 was never recorded for k M=1 on sm90"),
         ("M=2", B, "B=2 .* was never recorded for k M=2"),
-        ("M=7", A, "the key M=7 of k was never recorded on sm90; run registry explain to see the nearest keys"),
+        ("M=7", A, "the key M=7 of k was never recorded on sm90; registry explain shows the nearest keys"),
     ):
         with pytest.raises(SelectionError, match=message):
             decide(store, "pin", key, chosen)
@@ -330,3 +330,66 @@ def test_disagreements_name_the_overrides_on_what_they_show(cli: Cli, tmp_path: 
     cli("ban", "--arch", "sm90", "--kernel", "p.k", "--key", "*", "--config", json.dumps(B), "--reason", "r")
     for words in ((), ("--cost",)):
         assert "overrides apply to some of these entries (#1 pin, #3 ban)" in cli("disagreements", *words).stderr
+
+
+FEW, MANY, MORE = config(B=1, num_warps=4), config(B=1, num_warps=8), config(B=2, num_warps=8)
+
+
+def test_a_ban_of_a_field_bans_every_config_that_has_it(store: Store, tmp_path: Path) -> None:
+    votes(store, tmp_path, M1=[MANY, MANY, MORE, FEW], M2=[FEW])
+    made = decide(store, "ban", "*", "num_warps=8")
+    assert made.config == '{"num_warps": 8}'
+    assert table_of(store) == {"M=1": FEW, "M=2": FEW}
+    listed = export_table(store, SM90, ExportOptions(today="2026-11-30")).payload["tuning_registry"]["overrides"]
+    assert [(one["action"], one["config"]) for one in listed] == [("ban", {"num_warps": 8})]
+    # It also bans configs that are recorded later.
+    later = config(B=9, num_warps=8)
+    for rank in range(5):
+        write_recording(tmp_path / "later" / f"rec.rank{rank}.json", {"sm90": {"k": {"M=1": later}}})
+    take(store, tmp_path / "later", run="later")
+    assert table_of(store) == {"M=1": FEW, "M=2": FEW}
+    lift_override(store, made.id, reason="fixed", author="ada", now=NOW)
+    assert table_of(store) == {"M=1": later, "M=2": FEW}
+
+
+def test_a_pin_of_the_key_spares_its_config_from_a_wider_ban(store: Store, tmp_path: Path) -> None:
+    votes(store, tmp_path, M1=[MANY, FEW], M2=[MANY, FEW])
+    decide(store, "ban", "*", "num_warps=8")
+    decide(store, "pin", "M=1", MANY)
+    assert table_of(store) == {"M=1": MANY, "M=2": FEW}
+
+
+def test_a_class_that_means_no_recorded_config_needs_force_and_a_pin_needs_a_config(
+    store: Store, tmp_path: Path
+) -> None:
+    votes(store, tmp_path, M1=[MANY])
+    with pytest.raises(SelectionError, match=r"num_warps=16 was never recorded .* use --force to ban it anyway"):
+        decide(store, "ban", "*", "num_warps=16")
+    assert decide(store, "ban", "*", "num_warps=16", force=True).config == '{"num_warps": 16}'
+    with pytest.raises(UsageError, match="'num_warps=8' is not a recorded config"):
+        decide(store, "pin", "*", "num_warps=8")
+    pin = decide(store, "pin", "M=1", MANY)
+    with pytest.raises(ConflictError, match=f"override #{pin.id} already pins"):
+        decide(store, "ban", "M=1", "num_warps=8")
+
+
+def test_commands_show_a_ban_of_a_class(cli: Cli, store: Store, tmp_path: Path) -> None:
+    votes(store, tmp_path, M1=[MANY, MANY, FEW])
+    place = ("--arch", "sm90", "--kernel", "k", "--key", "*")
+    made = cli("ban", *place, "--config", "num_warps=8", "--reason", "spills")
+    assert (made.exit_code, made.stderr.splitlines()[-1]) == (
+        0,
+        "#1: ban of every config with num_warps=8 for k * on sm90",
+    )
+    shown = cli("explain", "--arch", "sm90", "--kernel", "k")
+    assert "first that is not banned (#1 bans B=1 num_warps=8 num_stages=3 (2 of 3 votes)): " in shown.stdout
+    assert "[banned by #1]" in shown.stdout
+    listed = cli("overrides", "--format", "json")
+    assert json.loads(listed.stdout)[0]["config"] == {"num_warps": 8}
+    assert "num_warps=8" in cli("overrides").stdout
+    assert cli("winners").stdout.count("num_warps=4") == 1
+    cli("export", "--arch", "sm90", "-o", tmp_path / "sm90.json")
+    assert cli("check", tmp_path / "sm90.json").exit_code == 0
+    assert cli("lift", "1", "--reason", "r").stderr.endswith(
+        "lifted #1: ban of every config with num_warps=8 for k * on sm90\n"
+    )

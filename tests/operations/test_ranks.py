@@ -182,7 +182,7 @@ def test_the_command_is_a_gate(cli: Cli, tmp_path: Path) -> None:
     cli("ingest", fleet(tmp_path / "sick", slow=5))
     gates = [cli("ranks", "--exit-code", *filters) for filters in ((), ("--run", "mistyped"), ("--kernel", "other"))]
     assert [gate.exit_code for gate in gates] == [1, 1, 1]
-    assert "no vote or timing matches" in gates[1].stderr
+    assert "no votes or timings match" in gates[1].stderr
     assert cli("ranks").exit_code == 0
 
 

@@ -52,7 +52,7 @@ def test_the_nearest_winner_comes_first_and_distance_is_a_ratio() -> None:
     assert recorded.rank("M=1100|f16", [C, A, B]).candidates == (A, B, C)
 
 
-def test_a_winner_that_is_no_candidate_gives_way_to_the_next_nearest() -> None:
+def test_a_winner_that_is_not_a_candidate_gives_way_to_the_next_nearest() -> None:
     ranking = RecordedKeys({"M=64": A, "M=128": B, "M=256": C}).rank("M=65", [C, D])
     assert (ranking.candidates, ranking.known, ranking.nearest) == ((C, D), 1, "M=256")
 

@@ -76,7 +76,7 @@ class FakeJIT(JITFunction):
 
 
 class PlainKernel:
-    """A kernel that is no JITFunction, as in Triton's interpreter."""
+    """A kernel that is not a JITFunction, as in Triton's interpreter."""
 
     def __init__(self, fn: Any) -> None:
         self.fn = fn
@@ -105,7 +105,7 @@ class Timer:
 
 
 def function(name: Any = "kernel", module: Any = "pkg.ops") -> Any:
-    """A plain function under a name and module of its own."""
+    """A plain function with a separate name and module."""
     made = types.FunctionType((lambda *a: None).__code__, {"__name__": module}, name)
     made.__module__, made.__qualname__ = module, name
     return made

@@ -1,4 +1,4 @@
-"""Real kernels for the GPU tests, and the small programs that they run in processes of their own."""
+"""Real kernels for the GPU tests, and the small programs that they run in separate processes."""
 
 # ruff: noqa: ANN001, N803 - kernels are written as Triton reads them
 

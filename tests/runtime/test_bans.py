@@ -164,7 +164,7 @@ def test_a_banned_winner_of_before_install_is_not_launched(tmp_path: Path) -> No
 
 
 class PrunesItself(Autotuner):
-    """A class with pruning of its own, which ours is not called from."""
+    """A class that overrides pruning without calling the base class."""
 
     def prune_configs(self, kwargs: Any) -> Any:  # noqa: ARG002 - as Triton calls it
         return list(self.configs)

@@ -23,7 +23,7 @@ def pinned(tmp_path: Path, **fields: Any) -> None:
 
 
 def registry(tmp_path: Path, *arguments: object) -> str:
-    """Standard output of the `registry` command, a process of its own."""
+    """Standard output of the `registry` command in a separate process."""
     pytest.importorskip("sqlalchemy")
     command = [sys.executable, "-m", "tuning_registry", "--db", str(tmp_path / "registry.db"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout

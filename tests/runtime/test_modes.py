@@ -148,6 +148,18 @@ def test_an_interval_of_checks_that_are_never_called_is_a_warning(
     assert ("never called maybe_verify_choices" in caplog.text) != is_called
 
 
+@pytest.mark.parametrize(
+    ("sizes", "unknown"), [({"BLOCK_M": 32}, ""), ({"NOT_A_BLOCK": 32, "num_warps": 4}, "NOT_A_BLOCK"),
+                           ({"kernel": {"BLOCK_M": 32, "BLOCK_X": 3}}, "BLOCK_X")])  # fmt: skip
+def test_block_sizes_that_no_kernel_has_are_named_at_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, sizes: Any, unknown: str
+) -> None:
+    install(mode="pinned", table_path=tmp_path, arch=ARCH, block_sizes=sizes)
+    launch(autotuner())
+    uninstall()
+    assert (f"block_sizes names {unknown}, which no launched kernel has" in caplog.text) == bool(unknown)
+
+
 def test_enumerated_autotuners_are_visible_without_a_log_setup(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("tuning_registry").setLevel(logging.NOTSET)
     with caplog.at_level(logging.WARNING):

@@ -1,4 +1,4 @@
-"""What a job is told: at its start, at its end, and where a setting meets nothing."""
+"""What a job logs at its start, at its end, and if a setting has no effect."""
 
 import logging
 from pathlib import Path
@@ -201,7 +201,7 @@ def test_repeated_options_are_one_list_and_a_folder_without_main_is_wrong_usage(
     assert ended.stderr.startswith("python -m tuning_registry.runtime: at TUNING_REGISTRY_MODE: expected one of")
 
 
-def test_a_script_with_a_policy_of_its_own_is_told_what_the_command_line_lost(tmp_path: Path) -> None:
+def test_a_script_with_its_own_policy_is_told_which_options_are_ignored(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     (tmp_path / "job.py").write_text("from tuning_registry.runtime import install\ninstall({'mode': 'auto'})")
     ended = python("-m", "tuning_registry.runtime", "--mode", "pinned", "--arch", ARCH, "job.py", cwd=tmp_path)

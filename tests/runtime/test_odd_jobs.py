@@ -1,4 +1,4 @@
-"""Jobs that do what few do: a log handler that raises, table paths that cannot serve any launch."""
+"""Unusual jobs: a log handler that raises, table paths that cannot serve any launch."""
 
 # mypy: disable-error-code="assignment, misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
 # (Triton and torch come without types, or not at all.)

@@ -56,8 +56,8 @@ def test_every_field_is_an_option_with_its_help() -> None:
 
 TEXTS: dict[str, str] = {
     "mode": "pinned", "modules": "a,b", "table_path": "/x", "record_path": "/r", "on_miss": "error",
-    "block_sizes": "BLOCK_M=64", "module_names": "scan_*=pkg.scan", "config_invariant": "a.b", "verify_every": "10", "run": "job", "source": "text",
-    "arch": "sm90",
+    "block_sizes": "BLOCK_M=64", "config_invariant": "a.b", "verify_every": "10", "run": "job", "source": "text",
+    "arch": "sm90", "expect_digest": "0123456789abcdef", "module_names": "scan_*=pkg.scan",
 }  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_a_wrong_option_is_named(arguments: Any, place: str) -> None:
     assert caught.value.path[0] == place
 
 
-def test_a_wrong_variable_is_named_beside_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_variable_is_named_next_to_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNING_REGISTRY_ARCH", "H100")
     with pytest.raises(FormatError, match="TUNING_REGISTRY_ARCH"):
         policy_from_options(parsed("--run", "job"))

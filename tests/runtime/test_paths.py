@@ -85,7 +85,7 @@ def test_a_relative_path_in_a_folder_that_is_gone_is_refused(
 
 
 @pytest.mark.parametrize("path", ["/.", "x/..", ".", "..", "x/"])
-def test_a_record_path_is_no_folder(path: str) -> None:
+def test_a_record_path_is_not_a_folder(path: str) -> None:
     with pytest.raises(FormatError, match="found a folder"):
         install({"record_path": path})
 

@@ -17,7 +17,8 @@ FULL = {
     "mode": "pinned", "modules": ("fla", "mamba_ssm.ops"), "table_path": ("tables", Path("more")), "record_path": "rec/r",
     "on_miss": "error", "block_sizes": {"BLOCK_M": 64, "pkg.kernel": {"BLOCK_N": 32}}, "config_invariant": ("a.b", "c"),
     "verify_every": 10, "verify_strict": True, "enumerate_autotuners": True, "chaos": True, "run": "job", "source": "s",
-    "arch": "sm90", "module_names": ("scan_*=pkg.scan",),
+    "arch": "sm90", "expect_digest": "0123456789abcdef", "check_launches": True,
+    "module_names": ("scan_*=pkg.scan",),
 }  # fmt: skip
 
 
@@ -55,6 +56,8 @@ def test_a_policy_cannot_be_changed() -> None:
         ("record_path", "postgresql://u:a@b@h/d"), ("table_path", "postgresql://u:p@h/d"), ("table_path", "u:p@h/d"), ("on_miss", "ignore"), ("on_miss", None),
         ("block_sizes", [("A", 1)]), ("block_sizes", {"A": "64"}), ("block_sizes", {"A": True}), ("block_sizes", {1: 64}),
         ("block_sizes", {"k": {"A": 1.5}}), ("block_sizes", {"k": {"j": {"A": 1}}}), ("block_sizes", {"": 1}),
+        ("block_sizes", {"A": 0}), ("block_sizes", {"A": -1}), ("block_sizes", {"BLOCK-C": 64}), ("block_sizes", {"k": {"A": 0}}),
+        ("expect_digest", "123"), ("expect_digest", "x" * 64), ("expect_digest", 5), ("check_launches", 1),
         ("config_invariant", "kernel"), ("config_invariant", [None]), ("verify_every", -1), ("verify_every", True),
         ("verify_every", 2.0), ("verify_every", "2"), ("verify_strict", 1), ("enumerate_autotuners", "yes"), ("chaos", 0),
         ("chaos", None), ("run", ""), ("run", 5), ("run", "a\0"), ("source", 5), ("arch", "H100"), ("arch", 90), ("run", "\ud800"),
@@ -122,7 +125,7 @@ def test_a_variable_that_cannot_be_read_is_named(variable: Any, value: Any) -> N
         policy_from_environment({"TUNING_REGISTRY_" + variable: value})
 
 
-def test_a_variable_that_is_no_field_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_variable_that_is_not_a_field_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     policy_from_environment({"TUNING_REGISTRY_RECRD_PATH": "x"})
     assert "TUNING_REGISTRY_RECRD_PATH" in caplog.text
 
@@ -136,7 +139,7 @@ def test_an_omitted_mode(tmp_path: Path) -> None:
     torch.use_deterministic_algorithms(True)
     try:
         assert resolve_mode(AutotunePolicy()).mode == "pinned"
-        assert resolve_mode(AutotunePolicy(), deterministic=False).mode == "auto"
+        assert resolve_mode(AutotunePolicy(), deterministic=False).mode == "pinned"
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -168,7 +171,7 @@ def test_a_policy_that_cannot_work_leaves_the_old_one(bad: Any) -> None:
 
 
 @pytest.mark.parametrize(("content", "message"), [("{}", "not a per-arch table"), ('{"arch": ', "truncated")])
-def test_a_table_file_that_is_no_table_is_refused_by_install(tmp_path: Path, content: str, message: str) -> None:
+def test_a_table_file_that_is_not_a_table_is_refused_by_install(tmp_path: Path, content: str, message: str) -> None:
     pytest.importorskip("triton")
     (tmp_path / "sm90.json").write_text(content)
     with pytest.raises(PolicyError, match=message):
@@ -208,3 +211,22 @@ def test_no_password_is_shown_by_a_policy() -> None:
     policy = AutotunePolicy(record_path="postgresql://me@srv:S3?CRET@host/db?password=S3CRET2", run="job")
     assert "CRET" not in repr(policy)
     assert "run='job'" in repr(policy)
+
+
+def test_null_means_the_default() -> None:
+    names = list(AutotunePolicy.__dataclass_fields__)
+    assert AutotunePolicy.from_mapping(dict.fromkeys(names)) == AutotunePolicy()
+
+
+def test_paths_are_equal_whatever_their_type(tmp_path: Path) -> None:
+    as_path = AutotunePolicy(record_path=tmp_path / "r", table_path=(tmp_path, tmp_path / "t"))
+    as_text = AutotunePolicy(record_path=str(tmp_path / "r"), table_path=(str(tmp_path), str(tmp_path / "t")))
+    assert as_path == as_text
+    assert hash(as_path) == hash(as_text)
+
+
+def test_a_mapping_of_a_policy_holds_plain_values_only(tmp_path: Path) -> None:
+    policy = AutotunePolicy(mode="pinned", table_path=(tmp_path,), block_sizes={"BLOCK_M": 64}, modules=("fla",))
+    mapping = policy.to_mapping()
+    assert {type(value) for value in mapping.values()} <= {str, int, bool, tuple, dict}
+    assert AutotunePolicy.from_mapping(mapping) == policy

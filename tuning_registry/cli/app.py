@@ -92,7 +92,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "lift": overrides.lift,
         "overrides": overrides.list_overrides,
     },
-    "Without a database": {"merge": standalone.merge, "report": standalone.report},
+    "Without a database": {"merge": standalone.merge, "report": standalone.report, "validate": standalone.validate},
     "Database": {"status": database.status},
 }
 

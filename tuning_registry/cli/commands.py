@@ -1,4 +1,4 @@
-"""What a command is made of: its function, the filters it takes, the database, and examples for its help."""
+"""How commands are built: from a function, its filters, the database, and examples for the help."""
 
 from __future__ import annotations
 

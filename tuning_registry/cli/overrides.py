@@ -11,7 +11,7 @@ from tuning_registry.cli.commands import Target, command
 from tuning_registry.cli.console import print_data, print_message
 from tuning_registry.cli.options import FormatOption
 from tuning_registry.errors import printable
-from tuning_registry.formats.short_configs import short_config
+from tuning_registry.formats.short_configs import title_of
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.overrides import render_overrides
 from tuning_registry.wording import count_of
@@ -75,6 +75,10 @@ def pin(
             "registry ban --arch sm90 --kernel l2norm_fwd_kernel --key '*' --config 'BT=8 num_warps=1 num_stages=3' "
             "--reason 'wrong results' --until 2099-12-31"
         ),
+        (
+            "registry ban --arch sm90 --kernel l2norm_bwd_kernel --key '*' --config num_warps=32 "
+            "--reason 'spills registers'"
+        ),
     )
 )
 def ban(
@@ -82,13 +86,21 @@ def ban(
     arch: Arch,
     kernel: Kernel,
     key: Key,
-    config: Config,
+    config: Annotated[
+        str,
+        typer.Option(
+            "--config",
+            metavar="CONFIG",
+            help="Config, as shown by other commands or as JSON. With some fields only, such as num_warps=8, every config "
+            "that has them.",
+        ),
+    ],
     reason: Reason,
     author: Author = None,
     until: Until = None,
     force: Force = False,
 ) -> None:
-    """Prevent a config from being elected."""
+    """Prevent a config, or every config with some fields, from being elected and launched."""
     _add(target, "ban", arch=arch, kernel=kernel, key=key, config=config, reason=reason, author=author, until=until,
          force=force)  # fmt: skip
 
@@ -103,7 +115,7 @@ def _add(target: Target, action: str, *, arch: str, kernel: str, key: str, confi
         author=author if author is not None else current_user(), until=until, force=force, now=dt.datetime.now(dt.UTC),
     )  # fmt: skip
     print_message(
-        printable(f"#{made.id}: {action} of {short_config(made.config)} for {made.kernel} {made.key} on {made.arch}")
+        printable(f"#{made.id}: {action} of {title_of(made.config)} for {made.kernel} {made.key} on {made.arch}")
         + (f" until {made.until}" if made.until else "")
     )
 
@@ -142,7 +154,5 @@ def lift(
     who = author if author is not None else current_user()
     old = lift_override(target.open(), number, reason=reason, author=who, now=dt.datetime.now(dt.UTC))
     print_message(
-        printable(
-            f"lifted #{old.id}: {old.action} of {short_config(old.config)} for {old.kernel} {old.key} on {old.arch}"
-        )
+        printable(f"lifted #{old.id}: {old.action} of {title_of(old.config)} for {old.kernel} {old.key} on {old.arch}")
     )

@@ -18,6 +18,7 @@ from tuning_registry.rendering.votes import spelling_note
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
+    from tuning_registry.db.store import Store
     from tuning_registry.operations.ingest.ingest import IngestReport
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as shown by registry runs.")]
@@ -84,8 +85,21 @@ def ingest(
     report = ingest_paths(store, paths, options, track_files)
     _print_notes(report)
     print_message("ingested " + ", ".join(_counts(report)))
+    if report.new_entries:
+        _warn_of_many_keys(store)
     if report.skipped:
         raise typer.Exit(1)
+
+
+def _warn_of_many_keys(store: Store) -> None:
+    from tuning_registry.operations.inventory import MANY_KEYS, kernels_with_many_keys
+
+    for arch, kernel, number in kernels_with_many_keys(store):
+        print_message(
+            printable(f"warning: {kernel} has {number:,} keys on {arch}, more than {MANY_KEYS:,}. ")
+            + "If a value in the key differs in every step, launches will miss the table; round it, or remove it from "
+            "the autotuner's key"
+        )
 
 
 def _print_notes(report: IngestReport) -> None:

@@ -1,4 +1,4 @@
-"""The panel "Without a database": recordings to a table or a report in one step."""
+"""The panel "Without a database": a table or a report from recordings in one step, and the form of tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import typer
 
 from tuning_registry.cli.commands import command
 from tuning_registry.cli.console import print_data, print_message, track_files
-from tuning_registry.cli.options import ExitCode, FormatOption, Paths, StatedTriton
+from tuning_registry.cli.options import FormatOption, Paths, StatedTriton
 from tuning_registry.cli.tables import write_export
 from tuning_registry.cli.votes import split_of
+from tuning_registry.errors import printable
+from tuning_registry.formats.table_problems import validate_table
 from tuning_registry.model.selection import Selection
 from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.validation import render_problems
 from tuning_registry.rendering.votes import render_disagreements
+from tuning_registry.wording import count_of
 
 
 @command(examples=("registry merge 'recordings/rec.rank*.json' -o sm90.json --triton 3.6.0",))
@@ -37,8 +41,12 @@ def merge(
 
 
 @command(examples=("registry report recordings", "registry report 'recordings/rec.rank*.json' --format csv"))
-def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode = False) -> None:
-    """Report the disagreements among recordings."""
+def report(
+    paths: Paths,
+    style: FormatOption = Format.table,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if ranks disagree.")] = False,
+) -> None:
+    """Report the disagreements among recordings. Exits 1 if the recordings hold no votes."""
     from tuning_registry.operations.ingest.ingest import ingest_in_memory
     from tuning_registry.operations.votes import find_disagreements
 
@@ -46,5 +54,25 @@ def report(paths: Paths, style: FormatOption = Format.table, exit_code: ExitCode
     found, total = find_disagreements(store, Selection())
     print_data(render_disagreements(found, style))
     print_message(split_of(len(found), total) if total else "the files contain no votes")
-    if exit_code and (found or not total):
+    if not total or (exit_code and found):
+        raise typer.Exit(1)
+
+
+@command(examples=("registry validate sm90.json", "registry validate tables/*.json --format json"))
+def validate(
+    paths: Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Table files.")],
+    style: FormatOption = Format.table,
+) -> None:
+    """Check the form of table files, entry by entry. Lists the problems, and exits 1 if there are any.
+
+    Needs no database. To compare a table with the votes that it comes from, use registry check.
+    """
+    tables = [validate_table(path) for path in paths]
+    problems = [problem for table in tables for problem in table.problems]
+    print_data(render_problems(problems, style))
+    for table in tables:
+        number = len(table.problems)
+        outcome = count_of(number, "problem") if number else f"OK: {count_of(table.entries, 'entry')}"
+        print_message(f"{printable(table.file)}: {outcome}")
+    if problems:
         raise typer.Exit(1)

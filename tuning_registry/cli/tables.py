@@ -96,12 +96,12 @@ def _replaced_table(output: Path | None) -> TunedTable | None:
     """The table that the output file holds; None if there is no file yet."""
     if output is None or _is_stdout(output):
         raise UsageError("--max-regression needs a table to compare with; name its file with -o FILE")
-    there = os.path.exists(output)  # noqa: PTH110  # false where Path.exists raises; writing then says why
+    there = os.path.exists(output)  # noqa: PTH110  # false if Path.exists would raise; writing then reports why
     return read_table(output) if there else None
 
 
 def _remember(store: Store, made: Export, selection: Selection, options: ExportOptions, output: str) -> None:
-    """Record the export in the database; without the right to write, export all the same."""
+    """Record the export in the database; if this user may not write to it, print a note instead."""
     from tuning_registry.operations.authors import current_user
     from tuning_registry.operations.export_log import remember_export
 

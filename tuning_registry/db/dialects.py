@@ -312,7 +312,7 @@ def engine_name(connection: sa.Connection) -> str:
 
 
 def damage(connection: sa.Connection) -> list[str]:
-    """What SQLite's integrity check finds. Postgres checks its pages as it reads them."""
+    """Problems that SQLite's integrity check finds. Postgres checks its pages as it reads them."""
     if connection.dialect.name != "sqlite":
         return []
     found = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()

@@ -1,4 +1,4 @@
-"""Writing an ingest: what is new of a batch, as its plan says."""
+"""Writing the new part of a batch, according to its plan."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Writing(Reading):
     def insert_missing(self, table: sa.Table, rows: dict[str, dict[str, Any]]) -> tuple[dict[str, int], int]:
         """Insert the rows whose digest the table lacks, in the order of their digests.
 
-        The caller holds the write lock, so nobody else writes meanwhile.
+        The caller holds the write lock, so no other process writes meanwhile.
 
         Args:
             table: A table with the columns `id` and `digest`.

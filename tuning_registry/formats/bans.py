@@ -6,12 +6,22 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError
+from tuning_registry.formats.config_classes import ConfigSet, class_text
 from tuning_registry.formats.matching import value_text
-from tuning_registry.model.canonical import DEFAULTS, check_text, config_text, describe, dump_json, parse_config
+from tuning_registry.model.canonical import (
+    DEFAULTS,
+    FIELDS,
+    check_text,
+    config_text,
+    describe,
+    dump_json,
+    parse_config,
+)
 from tuning_registry.model.names import ANY_KEY, bare_name, is_positional, lookup_key, positional_key
 
 _BAN: Final = "ban"
 _PIN: Final = "pin"
+_LEAST: Final = {"kwargs": {}, "num_warps": None, "num_stages": None, **DEFAULTS}  # for the open fields of a class
 
 Place = tuple[str, str]  # kernel and key, in lookup spelling
 
@@ -21,7 +31,8 @@ class Bans:
 
     A ban of the key `*` holds for every key of its kernel, and a ban of a bare name for every kernel of that function
     name. A pin of the same config for exactly this kernel and key lifts the bans of wider places, and no ban of the
-    same place. Configs are compared by value (`matching.value_text`).
+    same place. Configs are compared by value (`matching.value_text`). A ban may name a class of configs: fewer than the
+    six fields of a config, such as `{"num_warps": 8}` (`config_classes`).
 
     Args:
         overrides: The list `tuning_registry.overrides` of a table: objects with `action`, `kernel`, `key`, `config`.
@@ -50,8 +61,8 @@ class Bans:
         names = {kernel, bare_name(kernel)}
         return any(place[0] in names for place in self._banned)
 
-    def at(self, kernel: str, key: str | None) -> frozenset[str]:
-        """The configs that are banned for a kernel and key, as `value_text`s.
+    def at(self, kernel: str, key: str | None) -> ConfigSet:
+        """The configs that are banned for a kernel and key.
 
         Args:
             kernel: Qualified or bare name.
@@ -62,20 +73,21 @@ class Bans:
         here = {text for spelt in exact for text in self._banned.get((kernel, spelt), ())}
         wider = {text for name in names for spelt in [*exact, ANY_KEY] for text in self._banned.get((name, spelt), ())}
         lifted = {text for spelt in exact for text in self._pinned.get((kernel, spelt), ())}
-        return frozenset(here | (wider - lifted))
+        return ConfigSet(here, wider, lifted)
 
-    def anywhere(self, kernel: str) -> frozenset[str]:
-        """The configs that are banned for some key of a kernel, as `value_text`s."""
+    def anywhere(self, kernel: str) -> ConfigSet:
+        """The configs that are banned for some key of a kernel."""
         names = {kernel, bare_name(kernel)}
-        return frozenset(text for place, texts in self._banned.items() if place[0] in names for text in texts)
+        return ConfigSet(text for place, texts in self._banned.items() if place[0] in names for text in texts)
 
     def forbids(self, kernel: str, key: str | None, text: str | None) -> bool:
         """Whether a config (canonical text; None for a config without one) is banned for a kernel and key."""
-        return text is not None and self.may_touch(kernel) and value_text(text) in self.at(kernel, key)
+        return text is not None and self.may_touch(kernel) and text in self.at(kernel, key)
 
     def to_list(self) -> list[list[Any]]:
         """What decides, in an order that does not depend on the file: `[action, kernel, key, [config, ...]]`."""
-        pinned = {place: texts & self._banned_anywhere() for place, texts in self._pinned.items()}
+        banned = ConfigSet(text for texts in self._banned.values() for text in texts)
+        pinned = {place: {text for text in texts if text in banned} for place, texts in self._pinned.items()}
         return sorted(
             [action, *place, sorted(texts)]
             for action, places in ((_BAN, self._banned), (_PIN, pinned))
@@ -83,16 +95,13 @@ class Bans:
             if texts
         )
 
-    def _banned_anywhere(self) -> set[str]:
-        return {text for texts in self._banned.values() for text in texts}
-
     def _add(self, item: object) -> None:
         if not isinstance(item, Mapping):
             raise FormatError(f"expected an override object, found {describe(item)}")
         action, kernel, key = (check_text(_field(item, name), (name,)) for name in ("action", "kernel", "key"))
         if action not in {_BAN, _PIN}:
             raise FormatError(f"expected {_BAN} or {_PIN}, found {describe(action)}", ("action",))
-        text = _text_of(_field(item, "config"))
+        text = _text_of(_field(item, "config"), may_be_class=action == _BAN)
         if text is not None:
             spelt = positional_key(key) if is_positional(key) else lookup_key(key)
             places = self._banned if action == _BAN else self._pinned
@@ -105,14 +114,16 @@ def _field(item: Mapping[Any, Any], name: str) -> object:
     return item[name]
 
 
-def _text_of(config: object) -> str | None:
-    """The canonical text of an override's config; None if no candidate can have it, because an option is out of range."""
+def _text_of(config: object, *, may_be_class: bool) -> str | None:
+    """The text of an override's config or class; None if no candidate can have it, because an option is out of range."""
     try:
+        if may_be_class and isinstance(config, Mapping) and len(config) < len(FIELDS):
+            return class_text(config)
         return config_text(config)
     except FormatError as fault:
-        if isinstance(config, Mapping):
+        if isinstance(config, Mapping) and config and config != {"kwargs": {}}:
             try:
-                parse_config(dump_json({**DEFAULTS, **config}))
+                parse_config(dump_json({**_LEAST, **config} if may_be_class else {**DEFAULTS, **config}))
             except (FormatError, TypeError, ValueError):
                 pass
             else:

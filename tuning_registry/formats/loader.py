@@ -91,21 +91,27 @@ def installed_triton() -> str:
 
 
 def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
-    folders = [given] if isinstance(given, str | os.PathLike) else list(given)
-    for stated in map(Path, folders):
+    paths = [given] if isinstance(given, str | os.PathLike) else list(given)
+    folders = list(map(_home_expanded, paths))
+    for stated in folders:
         if not os.path.exists(stated):  # noqa: PTH110  # unlike Path.exists, false for any path it cannot look at
             warn("table path %s does not exist", stated)
         elif os.path.isdir(stated) and not os.path.lexists(stated / f"{arch}.json"):  # noqa: PTH112
             warn("%s has no %s.json; searching further", stated, arch)
-    folders += [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
+    folders += [_home_expanded(part) for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
     folders += [folder for folder in (user_table_folder(), PACKAGED_TABLES) if folder is not None]
-    for folder in map(Path, folders):
+    for folder in folders:
         file = folder / f"{arch}.json" if not os.path.isfile(folder) else folder  # noqa: PTH113
         if os.path.lexists(file):
             yield file
 
 
+def _home_expanded(path: str | os.PathLike[str]) -> Path:
+    """The path with a leading `~` as the home folder; unchanged if that is unknown, where Path.expanduser raises."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
 def _warn_of_other_triton(table: TunedTable, file: Path) -> None:
     made, here = table.provenance.get("triton", ""), installed_triton()
     if made and here and made.partition("+")[0] != here.partition("+")[0]:
-        warn("%s was recorded with Triton %s; this is %s", file, made, here)
+        warn("%s was recorded with Triton %s; this process uses Triton %s", file, made, here)

@@ -18,10 +18,10 @@ def value_text(text: str) -> str:
     Triton compares kernel parameters with `==`, so it cannot tell these values apart.
 
     Args:
-        text: The canonical text of a config.
+        text: The canonical text of a config, or of a class of configs (`config_classes`).
     """
     config = load_config(text)
-    return dump_json({**config, "kwargs": _plain(config["kwargs"])})
+    return dump_json({name: _plain(value) if name == "kwargs" else value for name, value in config.items()})
 
 
 def matching_candidate(text: str, candidates: Iterable[C]) -> tuple[C | None, str]:

@@ -289,7 +289,7 @@ def read_table(path: Path) -> TunedTable:
         arch = normal_arch(path.stem)
         if isinstance(document, dict) and "kernels" in document and is_known_arch(arch):
             document.setdefault("arch", arch)
-        _check_shape(document)
+        check_shape(document)
         provenance = {name: value for name, value in document.items() if name not in {"arch", "kernels"}}
         table = TunedTable(document["arch"], document["kernels"], provenance, keep_unusable=True)
     except RecordingError as fault:
@@ -310,7 +310,12 @@ def _what_instead(document: object) -> str:
     return ""
 
 
-def _check_shape(document: object) -> None:
+def check_shape(document: object) -> None:
+    """Check everything in a table file but its kernels.
+
+    Raises:
+        FormatError: `path` leads to what is wrong.
+    """
     if not isinstance(document, dict) or "arch" not in document or "kernels" not in document:
         raise FormatError(f"not a per-arch table: expected an object with arch and kernels{_what_instead(document)}")
     for name, kind in (("arch", str), ("kernels", dict), ("triton", str), ("packages", dict), ("source", str)):

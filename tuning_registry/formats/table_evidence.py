@@ -1,4 +1,4 @@
-r"""What a table says about candidates that did not win: their slowdowns on the recorded keys, in a few bytes each.
+r"""A table's evidence on candidates that did not win: their slowdowns on the recorded keys, in a few bytes each.
 
 The rule for unseen keys (`rules.nearest`) reads them. They are the `evidence` object inside the table's
 `tuning_registry` object, where other readers of the table do not look:

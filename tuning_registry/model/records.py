@@ -225,7 +225,7 @@ SINGLE_CANDIDATE: Final = "single candidate"
 ALL_FAILED: Final = "every candidate failed"
 IMPOSSIBLE_TIME: Final = "impossible time"  # of the winner
 ECHO: Final = "echo of Triton's disk cache"
-IN_A_CACHE: Final = "winner in a Triton cache"  # nobody knows which rank timed it, or whether one rank did
+IN_A_CACHE: Final = "winner in a Triton cache"  # it is unknown which rank timed it, or whether a single one did
 # Prefix of the reason of an observation of a pinned launch that the table did not decide.
 MISS_REASON = "miss: "
 NOT_STATED = "none"  # how a filter selects recordings that do not state a version; not a version itself

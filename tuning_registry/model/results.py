@@ -1,4 +1,4 @@
-"""What the results of all operations have in common: JSON-ready dicts and one readable line."""
+"""The common interface of all results: JSON-ready dicts and one readable line."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ class Selection:
     Attributes:
         arch: Architecture.
         kernel: A qualified name, or a function name in any module; or a pattern (`model.globs`) for either.
+        lookup_keys: Shape keys in lookup spelling (`names.lookup_key`).
         runs: Names of runs.
         ranks: Ranks, of any run.
         source: Text of `source`, matched exactly.
@@ -37,6 +38,7 @@ class Selection:
 
     arch: str | None = None
     kernel: str | None = None
+    lookup_keys: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     source: str | None = None

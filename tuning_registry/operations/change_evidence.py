@@ -17,7 +17,7 @@ from tuning_registry.rules.table_diff import EntryChange
 def with_evidence(
     changes: Iterable[EntryChange], election: Election, arch: str, triton: str | None = None
 ) -> list[EntryChange]:
-    """The changes with what a database knows about each.
+    """The changes, each with the evidence in a database.
 
     Args:
         changes: The changes.

@@ -16,7 +16,10 @@ from tuning_registry.model.names import lookup_key
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.differences import TableComparison, compare_with_votes, stated_digest
+from tuning_registry.operations.election.reasons import what_bans_leave, why_left_out
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
+from tuning_registry.operations.election.winners import elect_entries
+from tuning_registry.operations.header_checks import check_header
 from tuning_registry.operations.overrides import read_overrides
 from tuning_registry.wording import count_of
 
@@ -59,10 +62,11 @@ def check_table(store: Store, table: TunedTable, selection: Selection, today: st
                 installed: Callable[[str], str] | None = None) -> TableCheck:  # fmt: skip
     """Find every reason not to use a table as it is.
 
-    A problem is: the table was edited; an entry cannot be used; the table differs from a new export (`compare_with_votes` explains of which votes); an
-    override of its architecture has expired; ranks chose entries from other candidates than their newest recording; it was
-    recorded with other versions than those installed here. A package that is not installed here is a note, since a
-    login node has no Triton.
+    A problem is: the table was edited; an entry cannot be used; the table, header included, differs from a new export
+    (`compare_with_votes` explains of which votes) or from the log of exports (`check_header`); an override of its
+    architecture has expired; bans leave an entry without any recorded config; ranks chose entries from other candidates
+    than their newest recording; it was recorded with other versions than those installed here. A package that is not
+    installed here is a note, since a login node has no Triton.
 
     Args:
         store: The database.
@@ -83,6 +87,9 @@ def check_table(store: Store, table: TunedTable, selection: Selection, today: st
         problems.append(f"votes: {printable(str(error))}")
     else:
         problems += map(str, compared.changes)
+        for found in (check_header(store, table, compared.new), _bans(store, table, compared)):
+            problems += found[0]
+            notes += found[1]
     problems += _expired(store, table, today or dt.datetime.now(dt.UTC).date().isoformat())
     problems += _stale(store, table, compared.selection) if compared is not None else []
     others, unknown = _version_findings(table, installed or installed_version)
@@ -122,6 +129,21 @@ def _stale(store: Store, table: TunedTable, selection: Selection) -> list[str]:
         for shape, count in sorted(stale.items())
         if shape[1:3] in keys
     ]
+
+
+def _bans(store: Store, table: TunedTable, compared: TableComparison) -> tuple[list[str], list[str]]:
+    """Problems and notes: the entries of which bans leave no chosen config, and what their launches get."""
+    problems: list[str] = []
+    notes: list[str] = []
+    with store.reading() as reading:
+        election = elect_entries(reading, compared.selection)
+        for entry in election.left_out:
+            times = election.votes.timings_by_config(entry.shape)
+            left = what_bans_leave(entry, election.overrides, times, table.text_for(entry.kernel, entry.key))
+            why = why_left_out(entry, election.overrides)
+            line = printable(f"banned: {entry.kernel} {entry.key}: {why}; {left.text}")
+            (problems if left.is_nothing else notes).append(line)
+    return problems, notes
 
 
 def _version_findings(table: TunedTable, installed: Callable[[str], str]) -> tuple[list[str], list[str]]:

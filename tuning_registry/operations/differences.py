@@ -19,6 +19,7 @@ from tuning_registry.operations.change_evidence import with_evidence
 from tuning_registry.operations.election.winners import elect_entries
 from tuning_registry.operations.export import ExportOptions, export_table
 from tuning_registry.operations.export_log import list_exports
+from tuning_registry.operations.exported import Export
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.rules.table_diff import EntryChange, diff_tables
@@ -128,7 +129,7 @@ def compare_with_votes(store: Store, table: TunedTable, selection: Selection) ->
         today=NEVER,
     )
     made = export_table(store, votes.selection, options)
-    new = TunedTable(made.payload["arch"], made.payload["kernels"])
+    new = _table_of(made)
     changes = diff_tables(table, new)
     if changes:
         with store.reading() as reading:
@@ -164,7 +165,12 @@ def table_or_run(store: Store, name: str, arch: str | None = None) -> TunedTable
         raise SelectionError(f"run {name} has votes on {list_some(sorted(archs))}; choose an architecture with --arch")
     selection = Selection(arch=arch or archs.pop(), runs=(name,))
     made = export_table(store, selection, ExportOptions(today=NEVER))
-    provenance = {field: made.payload[field] for field in ("triton", "packages") if field in made.payload}
+    return _table_of(made)
+
+
+def _table_of(made: Export) -> TunedTable:
+    """An exported table as it would be read back."""
+    provenance = {name: value for name, value in made.payload.items() if name not in {"arch", "kernels"}}
     return TunedTable(made.payload["arch"], made.payload["kernels"], provenance)
 
 

@@ -10,17 +10,18 @@ from functools import cached_property
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
-from tuning_registry.model.names import ANY_KEY, lookup_key
+from tuning_registry.model.globs import is_glob
+from tuning_registry.model.names import ANY_KEY, is_positional, lookup_key, positional_key
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.election.reasons import why_elected, why_left_out
-from tuning_registry.operations.election.tally import EntryVotes, Winner, check_packages
+from tuning_registry.operations.election.reasons import what_bans_leave, why_elected, why_left_out
+from tuning_registry.operations.election.tally import PINNED, EntryVotes, Winner, check_packages
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.winners import Election, elect_entries
 from tuning_registry.operations.explained import NOTHING, DeviceView, ExplainedConfig, ExplainedEntry, Explanation
 from tuning_registry.rules.evidence import ByConfig, Policy, median_of_medians
 from tuning_registry.rules.near_keys import NearKey, matching_keys, nearest_keys
-from tuning_registry.rules.overrides import BAN, Override
+from tuning_registry.rules.overrides import Override
 from tuning_registry.rules.similar_names import similar_names
 
 
@@ -38,22 +39,39 @@ def explain(store: Store, selection: Selection, key: str | None = None, policy: 
         DatabaseError: The database cannot be read.
     """
     with store.reading() as reading:
-        election = elect_entries(reading, selection, policy, every_choice=True)
-        check_packages(election.votes)
-        explainer = _Explainer(election, policy)
-        every = explainer.entries
-        wanted = None if key is None else matching_keys(key, (entry.key for entry in every))
-        found = explainer.explain([entry for entry in every if wanted is None or entry.key in wanted])
-        kernels = sorted({entry.kernel for entry in every})
-        is_decided = key is None or any(one.config is not None for one in found)
-        return Explanation(
-            entries=found,
-            kernels=kernels,
-            similar=[] if kernels else _similar_kernels(reading, selection),
-            elsewhere=[] if found else _other_archs(reading, selection),
-            nearest=[] if is_decided else _nearest(every, str(key)),
-            any_key=None if is_decided else explainer.any_key(),
-        )
+        exact = _exact_keys(key)
+        if exact:
+            # A kernel may have hundreds of thousands of keys: read the others only if this one has no config.
+            found = _explain(reading, replace(selection, lookup_keys=exact), key, policy)
+            if any(one.config is not None for one in found.entries):
+                return found
+        return _explain(reading, selection, key, policy)
+
+
+def _exact_keys(key: str | None) -> tuple[str, ...]:
+    """The lookup spellings that a key can have in the database, and `*`; none for a pattern or a key without names."""
+    if key is None or is_glob(key) or is_positional(key):
+        return ()
+    return tuple(dict.fromkeys((lookup_key(key), positional_key(key), ANY_KEY)))
+
+
+def _explain(reading: Reading, selection: Selection, key: str | None, policy: str) -> Explanation:
+    election = elect_entries(reading, selection, policy, every_choice=True)
+    check_packages(election.votes)
+    explainer = _Explainer(election, policy)
+    every = explainer.entries
+    wanted = None if key is None else matching_keys(key, (entry.key for entry in every))
+    found = explainer.explain([entry for entry in every if wanted is None or entry.key in wanted])
+    kernels = sorted({entry.kernel for entry in every})
+    is_decided = key is None or any(one.config is not None for one in found)
+    return Explanation(
+        entries=found,
+        kernels=kernels,
+        similar=[] if kernels else _similar_kernels(reading, selection),
+        elsewhere=[] if found else _other_archs(reading, selection),
+        nearest=[] if is_decided else _nearest(every, str(key)),
+        any_key=None if is_decided else explainer.any_key(),
+    )
 
 
 def _similar_kernels(reading: Reading, selection: Selection) -> list[str]:
@@ -76,7 +94,7 @@ class _Explainer:
 
     Args:
         election: The entries with votes or pins.
-        policy: The policy that was asked for.
+        policy: The requested policy.
     """
 
     def __init__(self, election: Election, policy: str) -> None:
@@ -145,7 +163,7 @@ class _Explainer:
             config, decided_by = entry.config, entry.decided_by
             why = why_elected(entry, overrides, self._policy, times)
         else:
-            why = why_left_out(entry, overrides) if entry.choices else "it has no votes"
+            why = self._why_left_out(entry, times) if entry.choices else "it has no votes"
         return ExplainedEntry(
             entry=entry,
             config=config,
@@ -158,6 +176,16 @@ class _Explainer:
             observed=self._observed.get((entry.kernel, lookup_key(entry.key)), {}),
             devices=self._by_device(entry, times, voters),
         )
+
+    def _why_left_out(self, entry: EntryVotes, times: ByConfig) -> str:
+        """Why bans leave an entry without a config, and what its launches get instead."""
+        left = what_bans_leave(entry, self._election.overrides, times, self._star_config(entry))
+        return f"{why_left_out(entry, self._election.overrides)}; {left.text}"
+
+    def _star_config(self, entry: EntryVotes) -> str | None:
+        """The config of the `*` entry in the entry's version group."""
+        stars = (one for one in self._election.entries if (one.kernel, one.key) == (entry.kernel, ANY_KEY))
+        return next((one.config for one in stars if one.group == entry.group or one.decided_by == PINNED), None)
 
     def _by_device(self, entry: EntryVotes, times: ByConfig, voters: Voters) -> tuple[DeviceView, ...]:
         votes: dict[str, dict[str, int]] = {}
@@ -182,7 +210,6 @@ def _configs(
     entry: EntryVotes, elected: str | None, times: ByConfig, overrides: Sequence[Override], voters: Voters
 ) -> tuple[ExplainedConfig, ...]:
     """Every config that was chosen or timed, the elected one first."""
-    bans = {one.config: one.id for one in overrides if one.action == BAN}
     medians = _finite_medians(times)
     fastest = min(medians.values(), default=math.inf)
     chosen = {choice.config: choice for choice in entry.choices}
@@ -198,7 +225,7 @@ def _configs(
                 timed_by=sum(one is not None for one in by_rank.values()),
                 failed_on=sum(one is None for one in by_rank.values()),
                 slower_percent=None if median is None or fastest <= 0 else 100 * (median / fastest - 1),
-                banned_by=bans.get(config),
+                banned_by=next((one.id for one in overrides if one.bans(config)), None),
             )
         )
     found.sort(key=lambda one: (one.config != elected, -one.votes, one.median_ms or math.inf, one.config.encode()))

@@ -140,7 +140,7 @@ class Explanation(Result):
 
     Attributes:
         entries: Sorted by kernel, key and version group.
-        kernels: The kernels that the name matches.
+        kernels: The kernels that the name matches; if one key was asked for and has a config, those that have the key.
         similar: Recorded kernels with a similar name, if it matches none.
         elsewhere: Other architectures on which the kernel is recorded.
         nearest: Recorded keys that differ least, if the key has no votes.

@@ -11,12 +11,13 @@ from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
 from tuning_registry.db.writing import Writing
 from tuning_registry.errors import ConflictError, SelectionError, UsageError
+from tuning_registry.formats.config_classes import covers
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.formats.short_configs import find_config, short_config
 from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.names import ANY_KEY, bare_name, lookup_key
 from tuning_registry.model.selection import check_option
-from tuning_registry.rules.overrides import LIFT, PIN, Override, Overrides, in_force
+from tuning_registry.rules.overrides import BAN, LIFT, PIN, Override, Overrides, in_force
 from tuning_registry.wording import list_some
 
 _UNSAVED = 0  # the id of an event that the database has not numbered yet
@@ -52,7 +53,8 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
         arch: Architecture, in any accepted spelling.
         kernel: Qualified name, or a function name that only one recorded kernel has.
         key: Shape key, or `*` for every key of the kernel.
-        config: JSON, or the short form that commands print.
+        config: JSON, or the short form that commands print. A ban may state some fields only, such as `num_warps=8`: it
+            then means every config that has them, those of later recordings included.
         reason: Why; not empty.
         author: Who decides it; not empty.
         now: Aware time.
@@ -151,8 +153,9 @@ def _append(transaction: Writing, event: Override) -> Override:
 
 def _refuse_opposite(event: Override, others: Sequence[Override]) -> None:
     for other in others:
-        same = (other.arch, other.kernel, lookup_key(other.key), other.config)
-        if other.action != event.action and same == (event.arch, event.kernel, lookup_key(event.key), event.config):
+        if (other.arch, other.kernel, lookup_key(other.key)) != (event.arch, event.kernel, lookup_key(event.key)):
+            continue
+        if other.action != event.action and (event.bans(other.config) or other.bans(event.config)):
             raise ConflictError(
                 f"override #{other.id} already {'pins' if other.action == PIN else 'bans'} this config ({other.reason}); "
                 f"lift it first: registry lift {other.id}"
@@ -160,7 +163,7 @@ def _refuse_opposite(event: Override, others: Sequence[Override]) -> None:
 
 
 def _known_config(reading: Reading, action: str, place: tuple[str, str, str], config: str, *, force: bool) -> str:
-    """The canonical text of the config that an override names.
+    """The canonical text of the config that an override names, or of the class that a ban names.
 
     Raises:
         SelectionError: The key or config was never recorded, and `force` is not set.
@@ -172,8 +175,8 @@ def _known_config(reading: Reading, action: str, place: tuple[str, str, str], co
             f"the key {key} of {kernel} was never recorded on {arch}; registry explain shows the nearest keys. "
             "Use --force to accept it anyway"
         )
-    text = find_config(config, recorded)
-    if text not in recorded and not force:
+    text = find_config(config, recorded, classes=action == BAN)
+    if not any(covers(text, one) for one in recorded) and not force:
         raise SelectionError(
             f"{short_config(text)} was never recorded for {kernel} {key} on {arch}; use --force to {action} it anyway"
         )

@@ -134,7 +134,7 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
     (`outliers.spread_of` cites the rule). Winners are decided by votes alone, without pins and bans. Timings
     that only one rank has are left out. Votes and timings are read one entry at a time.
 
-    The `ranks` of the selection choose which ranks are returned. The others are still what they are compared with.
+    The `ranks` of the selection choose which ranks are returned. They are still compared with all others.
 
     Raises:
         SelectionError: A package filter names a distribution that owns no recorded kernel.

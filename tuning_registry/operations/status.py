@@ -18,7 +18,7 @@ from tuning_registry.wording import list_some
 
 
 def what_there_is(store: Store, kernel: str | None = None) -> str:
-    """One line for a query that matched nothing: what the filters could name, and kernels with a similar name."""
+    """One line for a query that matched nothing: the recorded values of the filters, and kernels with a similar name."""
     with store.reading() as reading:
         archs = sorted({row["arch"] for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
         facts = reading.rows(queries.recordings.facts(Selection()))

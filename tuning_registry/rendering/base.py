@@ -35,7 +35,7 @@ def render_results(
     text: Callable[[Sequence[R]], str],
     rows: Callable[[R], Iterable[Record]] | None = None,
 ) -> str:
-    """Results in the format that was asked for.
+    """Results in the requested format.
 
     JSON has their `to_dict()`.
 

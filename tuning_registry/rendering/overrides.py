@@ -48,7 +48,15 @@ def render_exports(exports: Sequence[ExportRecord], style: Format) -> str:
 
 
 def _export_rows(record: ExportRecord) -> Iterable[Record]:
-    yield {**record.to_dict(), "filters": [f"{name}={value}" for name, value in record.filters.items()]}
+    filters = [f"{name}={_filter_text(value)}" for name, value in record.filters.items()]
+    yield {**record.to_dict(), "filters": filters}
+
+
+def _filter_text(value: object) -> str:
+    """The value of a filter as an option takes it: `july` rather than `['july']`."""
+    if isinstance(value, dict):
+        value = [f"{name}={version}" for name, version in value.items()]
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _exports_text(exports: Sequence[ExportRecord]) -> str:

@@ -1,4 +1,4 @@
-"""What timings say about configs: differences, slowdowns, and the winners of policies that judge by time.
+"""Timings as evidence about configs: differences, slowdowns, and the winners of policies that judge by time.
 
 Pure functions, standard library only. A config's times are `{rank: (median, p20, p80)}` in milliseconds, with None
 for a rank on which it failed. A rank is identified by the id of its recording.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -170,7 +170,7 @@ def worst_slowdowns(times: ByConfig) -> dict[str, float]:
     return worst
 
 
-def elect(policy: Policy, times: ByConfig, banned: Collection[str] = ()) -> str | None:
+def elect(policy: Policy, times: ByConfig, banned: Container[str] = ()) -> str | None:
     """The config that `fastest` or `minimax` elects; None if the timings decide nothing.
 
     `fastest`: the lowest median of per-rank medians. `minimax`: the smallest worst-case slowdown over ranks.
@@ -215,7 +215,7 @@ class Generalized:
 
 
 def generalize(winners: Mapping[str, str], medians: Mapping[str, Mapping[str, float]], allowed_percent: float,
-               banned: Collection[str] = ()) -> Generalized | None:  # fmt: skip
+               banned: Container[str] = ()) -> Generalized | None:  # fmt: skip
     """The `*` entry of a kernel; None if no config was timed and worked on every key.
 
     The slowdown of a config on a key is its median of medians over that of the key's winner, less 1. Ties go
@@ -229,7 +229,9 @@ def generalize(winners: Mapping[str, str], medians: Mapping[str, Mapping[str, fl
     """
     everywhere = set.intersection(*(set(by_config) for by_config in medians.values())) if medians else set()
     worst: list[tuple[float, bytes, str]] = []
-    for config in everywhere - set(banned):
+    for config in everywhere:
+        if config in banned:
+            continue
         slowest = max(_slowdown(config, winners[key], medians[key]) for key in winners)
         if math.isfinite(slowest):
             worst.append((slowest, config.encode(), config))

@@ -25,7 +25,7 @@ _WIDE_APART: Final = OCTAVE // 2
 _ZERO: Final = -2 * OCTAVE  # the place of 0: as far below 1 as 1/4 is
 _BELOW_ZERO: Final = -64 * OCTAVE
 _DTYPES: Final = "|"  # names the dtypes; no argument has a bar in its name
-# Longer numbers are no sizes; they are compared as texts.
+# Longer numbers are not sizes; they are compared as texts.
 _NUMBER: Final = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,2})?")
 _FLAG: Final = re.compile(r"(?:^|(?<=\|))([^|=\\?]+)=(?:True|False)(?=\||$)")
 _FLAGS: Final = {"True": "1", "False": "0"}
@@ -105,7 +105,7 @@ def _is_wide(value: str) -> bool:
 
 
 def place_of(value: str) -> int | None:
-    """Where a number is on the logarithmic scale, in steps rounded down; None for what is not a number."""
+    """The position of a number on the logarithmic scale, in whole steps; None if the text is not a number."""
     if not _NUMBER.fullmatch(value):
         return None
     number = int(value) if value.isdecimal() else Fraction(value)

@@ -69,7 +69,7 @@ class RecordedKeys:
 
     Args:
         winners: Canonical text of the winner by key.
-        slowdowns: By key, where they are known. Those of keys without a winner are ignored.
+        slowdowns: By key, if known. Those of keys without a winner are ignored.
     """
 
     def __init__(self, winners: Mapping[str, str], slowdowns: Mapping[str, Slowdowns] | None = None) -> None:

@@ -28,7 +28,7 @@ class EntryChange(Result):
         kernel, key: The entry, as the table that has it spells it (the newer one if both do).
         change: `added`, `dropped` or `changed`.
         old, new: Canonical texts of the configs that a launch gets from either table; None if it gets none.
-        is_inherited: Whether the table without the entry serves it all the same, by its `*` or a bare name.
+        is_inherited: Whether the table without the entry still serves it, by its `*` or a bare name.
         old_votes, new_votes: Votes for either config; None if the entry has no votes.
         votes: Votes on the entry; None if it has none.
         slower_percent: By how much the new config is slower than the old one; None if not both were timed,

@@ -39,7 +39,7 @@ def install(
 ) -> AutotunePolicy:
     """Put a policy to work in this process, in place of the one before; returns it with its mode resolved.
 
-    `install(mode="pinned", table_path="tables")` states the fields of a policy as keywords. Keywords beside a
+    `install(mode="pinned", table_path="tables")` states the fields of a policy as keywords. Keywords given with a
     policy override its fields. Without a policy and keywords, the environment states the policy.
 
     Installing an equal policy again, with unchanged tables, changes nothing: choices, misses and recording go on.

@@ -21,6 +21,7 @@ UNSUPPORTED_KEY: Final = "unsupported key"
 FAULT: Final = "fault"  # in this package, before the table could be asked
 # Reasons that are not a miss if only one candidate is left: there is nothing to look up.
 _NO_ENTRY: Final = frozenset({"no table", "no kernel", "no key", UNSUPPORTED_KEY})
+LAUNCH_OPTIONS: Final = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
 BANNED: Final = "banned"
 FAILED: Final = "does not run"  # the config that decided raised an error before the kernel ran
 
@@ -118,8 +119,8 @@ def describe_table(table: TunedTable) -> str:
     """The table that was asked, and the two Triton versions whose difference may explain a miss."""
     here = installed_triton() or "of unknown version"
     if "file" not in table.provenance:
-        return f"no table for {table.arch}; this is Triton {here}"
-    return f"{table.provenance['file']}: {table_size(table)}; this is Triton {here}"
+        return f"no table for {table.arch}; this process uses Triton {here}"
+    return f"{table.provenance['file']}: {table_size(table)}; this process uses Triton {here}"
 
 
 def table_size(table: TunedTable) -> str:
@@ -163,10 +164,9 @@ def _stated(candidates: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
 
     Launch fields (`num_warps`, `num_stages`, ...) may be stated like kwargs.
     """
-    launch = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
     def value(candidate: Any, name: str) -> object:
-        return candidate.kwargs.get(name, getattr(candidate, name, None) if name in launch else None)
+        return candidate.kwargs.get(name, getattr(candidate, name, None) if name in LAUNCH_OPTIONS else None)
 
     known = {name for name in sizes if any(value(candidate, name) is not None for candidate in candidates)}
     return [c for c in candidates if known and all(value(c, name) == sizes[name] for name in known)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import Any, Protocol
 
 from tuning_registry.errors import LaunchError
@@ -12,6 +13,7 @@ from tuning_registry.model.names import ANY_KEY
 from tuning_registry.runtime.decision import (
     BANNED,
     FAULT,
+    LAUNCH_OPTIONS,
     Decision,
     all_banned,
     allowed_candidates,
@@ -84,6 +86,7 @@ class Pinning:
     def __init__(self, session: Job) -> None:
         self._session = session
         self._policy = session.policy
+        self._parameters: dict[str, bool] = {}  # of every kernel that was decided
 
     def pin(self, call: Call, pruned: list[Any], kept: dict[Any, Any]) -> Launch:
         """Decide a launch, and note a miss.
@@ -141,6 +144,13 @@ class Pinning:
             raise LaunchError(all_banned(kernel, key, table), BANNED)
         return left
 
+    def unknown_sizes(self) -> list[str]:
+        """The parameters in the policy's block sizes that no launched kernel has; empty if nothing was decided."""
+        stated = set(self._policy.block_sizes)
+        for kernel, sizes in self._policy.block_sizes.items():
+            stated = stated - {kernel} | set(sizes) if isinstance(sizes, Mapping) else stated
+        return sorted(stated - set(self._parameters) - LAUNCH_OPTIONS) if self._parameters else []
+
     def _decide(self, place: _Place) -> Decision[Any]:
         """The decision for an autotuner, architecture and key; kept, so that every form of a call gets the same one."""
         session, call, key, pruned, kept = self._session, place.call, place.key, place.pruned, place.kept
@@ -174,6 +184,7 @@ class Pinning:
             if not allowed_candidates(call.kernel, key, place.pruned, table):
                 raise LaunchError(all_banned(call.kernel, key, table), BANNED)
             return Decision(place.pruned[0], "single")
+        self._parameters.update(dict.fromkeys((name for config in configs for name in config.kwargs), True))
         rank = current_place().rank if self._policy.chaos else 0
         decision = decide(call.kernel, key, configs, place.pruned, table, self._policy, rank,
                           other_spellings=() if key is None else call.other_keys(key), failed=failed)  # fmt: skip
@@ -264,7 +275,7 @@ class Pinning:
 _NO_CONFIG = '{"kwargs": {}}'
 
 
-def _forget_banned(autotuner: Any, banned: frozenset[str]) -> None:
+def _forget_banned(autotuner: Any, banned: Container[str]) -> None:
     """Take banned configs out of Triton's cache of winners, which may have been filled before `install`."""
     cache = getattr(autotuner, "cache", None)
     if not isinstance(cache, dict):

@@ -61,6 +61,9 @@ class Session:
         if self._is_closed or self._process != os.getpid():
             return
         self._is_closed = True
+        unknown = self._pinning.unknown_sizes()
+        if unknown:
+            warn("block_sizes names %s, which no launched kernel has", ", ".join(unknown))
         if self.policy.verify_every and not self.was_verified:
             warn("verify_every is %s, but the script never called maybe_verify_choices(step), so nothing was compared: only "
                  "the script knows a step that all ranks reach", self.policy.verify_every)  # fmt: skip

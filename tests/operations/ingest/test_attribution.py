@@ -50,7 +50,7 @@ def test_two_jobs_of_one_name_in_one_folder_are_told_apart_by_file(store: Store,
     assert {run.name for run in list_runs(store)} == {"nightly", "other"}
 
 
-def test_timings_beside_a_recording_follow_it_under_its_other_name(store: Store, tmp_path: Path) -> None:
+def test_timings_next_to_a_recording_follow_it_under_its_other_name(store: Store, tmp_path: Path) -> None:
     write_recording(
         tmp_path / "rec.rank0.json",
         version_1({"sm90": {"k": {"M=1": A}}}, run="nightly", rank=0, triton="3.6.0", source="here"),

@@ -120,7 +120,7 @@ def test_version_1_keeps_everything_it_says(store: Store, tmp_path: Path) -> Non
     counts = all_rows(store)
     assert (counts["timings"], counts["observations"], counts["candidate_sets"], counts["votes"]) == (2, 1, 1, 1)
     made = export_table(store, Selection(arch="sm90"))
-    assert list(made.payload["kernels"]) == ["fla.k"]  # an observation is no vote
+    assert list(made.payload["kernels"]) == ["fla.k"]  # an observation is not a vote
     assert made.payload["source"] == "nightly"
     assert made.payload["packages"] == {"flash-linear-attention": "0.6.0"}
     assert made.devices == {"NVIDIA H200 (132 multiprocessors)": 1}

@@ -95,7 +95,7 @@ def test_a_copied_folder_of_an_unnamed_run_is_refused(store: Store, tmp_path: Pa
     assert report.derived_runs[0].startswith("rec@")
     with pytest.raises(ConflictError, match="probably a copied folder"):
         take(store, *copies, run=None)
-    with pytest.raises(ConflictError, match="probably a copied folder"):  # within one ingest, too
+    with pytest.raises(ConflictError, match="probably a copied folder"):  # also within one ingest
         take(Store(sa.make_url(f"sqlite:///{tmp_path}/new.db")), *originals, *copies, run=None)
     assert take(store, *copies, run="another").new == 2
 
@@ -132,7 +132,7 @@ def test_a_copy_is_found_also_when_the_first_was_withdrawn(store: Store, tmp_pat
         take(store, *write_ranks(tmp_path / "b", [A]), run=None)
 
 
-def test_each_kind_of_content_has_an_identity_of_its_own(store: Store, tmp_path: Path) -> None:
+def test_each_kind_of_content_has_a_separate_identity(store: Store, tmp_path: Path) -> None:
     votes, timings = {"sm90": {"k": {"M=1": A}}}, {"sm90": {"k": {"M=1": [[A, [0.1, 0.1, 0.1]], [B, None]]}}}
     seen = {"sm90": {"once": {"M=1": {"config": A, "reason": "single candidate"}}}}
 

@@ -27,7 +27,7 @@ def write_timings(path: Path, timings: object = TIMED) -> Path:
     return write_recording(path, json.dumps(timings))
 
 
-def test_the_real_timings_attach_to_the_recordings_beside_them(store: Store) -> None:
+def test_the_real_timings_attach_to_the_recordings_next_to_them(store: Store) -> None:
     report = take(store, H200, run=None)
     assert (report.new, report.votes, report.timings, report.completed) == (8, 360, 3_488, 0)
     assert [run.ranks for run in list_runs(store)] == [tuple(range(8))]
@@ -59,7 +59,7 @@ def test_a_file_of_timings_never_votes(store: Store, tmp_path: Path) -> None:
     assert made.payload["tuning_registry"]["weakest_agreement"] == [1, 1]
 
 
-def test_timings_beside_several_recordings_of_their_rank_want_a_run(store: Store, tmp_path: Path) -> None:
+def test_timings_next_to_several_recordings_of_their_rank_need_a_run(store: Store, tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_recording(tmp_path / f"{name}.rank0.json", VOTES)
     timings = write_timings(tmp_path / "timings.rank0.json")
@@ -119,7 +119,7 @@ def test_timings_of_a_refused_recording_are_left_out_with_it(store: Store, tmp_p
     assert all_rows(store)["timings"] == 0
 
 
-def test_hidden_files_beside_timings_are_nobodys(store: Store, tmp_path: Path) -> None:
+def test_hidden_files_next_to_timings_are_ignored(store: Store, tmp_path: Path) -> None:
     write_recording(tmp_path / "rec.rank0.json", VOTES)
     write_recording(tmp_path / "._rec.rank0.json", "")
     write_timings(tmp_path / "timings.rank0.json")
@@ -127,7 +127,7 @@ def test_hidden_files_beside_timings_are_nobodys(store: Store, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_timings_beside_a_version_1_recording_are_its_own(store: Store, tmp_path: Path, at_once: bool) -> None:
+def test_timings_next_to_a_version_1_recording_are_its_own(store: Store, tmp_path: Path, at_once: bool) -> None:
     rec = write_recording(tmp_path / "z.rank0.json", json.dumps(version_1(VOTES, run="july", triton="3.6.0")))
     timings = write_timings(tmp_path / "timings.rank0.json")
     for files in [[tmp_path]] if at_once else [[rec], [timings]]:
@@ -150,7 +150,7 @@ def test_copied_timings_are_refused_or_named(store: Store, tmp_path: Path) -> No
     assert list(report.same_content.values()) == [1]
 
 
-def test_timings_that_were_left_beside_are_told(store: Store, tmp_path: Path) -> None:
+def test_timings_that_were_not_ingested_are_reported(store: Store, tmp_path: Path) -> None:
     file = write_recording(tmp_path / "rec.rank1.json", VOTES)
     assert take(store, file, run=None).timings_beside == 0
     timings = write_timings(tmp_path / "timings.rank1.json")

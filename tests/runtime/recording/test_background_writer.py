@@ -86,7 +86,7 @@ def test_a_write_serializes_only_what_is_new(tmp_path: Path, monkeypatch: pytest
 
 
 def test_other_threads_run_while_much_is_serialized(tmp_path: Path) -> None:
-    """The longest time that a thread which only sleeps is kept waiting, beside 2,000 timings an entry."""
+    """The longest time that a thread which only sleeps is kept waiting, while entries have 2,000 timings each."""
     texts = [config_text({"kwargs": {"B": b}, "num_warps": 4, "num_stages": 2}) for b in range(50)]
     timings = [Timing(text, 1.0, 0.9, 1.1) for text in texts]
     recorder = made(tmp_path, interval_s=60)

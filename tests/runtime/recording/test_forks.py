@@ -18,7 +18,7 @@ from tuning_registry.formats.recordings import read_recording
 
 
 @pytest.mark.parametrize("rank", [None, "0", "1"])
-def test_a_forked_child_begins_empty_and_writes_a_file_of_its_own(
+def test_a_forked_child_begins_empty_and_writes_a_separate_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: Any
 ) -> None:
     recorder = made(tmp_path)

@@ -1,4 +1,4 @@
-"""Triton's listener, from 3.9 on: ours beside the user's."""
+"""Triton's listener, from 3.9 on: ours together with the user's."""
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
 # (Triton and torch come without types, or not at all.)

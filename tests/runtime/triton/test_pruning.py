@@ -123,7 +123,7 @@ class Shy(Autotuner):
 
 
 class Halving(Autotuner):
-    """Its pruner, one of its methods, does without the call's arguments where it has none."""
+    """Its pruner, one of its methods, works without the call's arguments if it has none."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

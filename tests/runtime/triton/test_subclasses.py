@@ -1,4 +1,4 @@
-"""Autotuners of other kinds: classes with a `run`, a pruning or a timing of their own, odd objects, odd arguments."""
+"""Autotuners of other kinds: classes that override `run`, pruning or timing, odd objects, odd arguments."""
 
 # ruff: noqa: PLW1641, ARG002 - an unhashable class is the point; fakes take what Triton passes
 
@@ -43,7 +43,7 @@ def pin(tmp_path: Path, **fields: Any) -> None:
 
 
 class OwnRun(Autotuner):
-    """As FlagGems' LibTuner: a `run` of its own over Triton's pruning and timing."""
+    """As FlagGems' LibTuner: a custom `run` over Triton's pruning and timing."""
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         self.nargs = dict(zip(self.arg_names, args, strict=False))
@@ -113,7 +113,7 @@ def test_a_class_with_a_timing_on_top_of_tritons_is_recorded(tmp_path: Path) -> 
     assert only_recording(tmp_path / "rec").votes[ARCH][NAME] == {KEY: text_of(three()[1])}
 
 
-def test_a_timing_of_its_own_inside_a_graph_capture_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_timing_inside_a_graph_capture_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     install(AutotunePolicy(mode="auto", arch=ARCH))
     monkeypatch.setattr("tuning_registry.runtime.triton.adapter.is_capturing", lambda: True)
     assert launch(autotuner(cls=OwnTiming)) == "launched"

@@ -225,7 +225,7 @@ def test_a_listener_set_by_another_tool_while_tuning_costs_no_vote(
     assert finished(tmp_path).votes[ARCH][NAME] == {KEY: text_of(three()[1])}
 
 
-def test_a_kernel_that_is_no_jit_function_tunes_as_without_us(tmp_path: Path) -> None:
+def test_a_kernel_that_is_not_a_jit_function_tunes_as_without_us(tmp_path: Path) -> None:
     """With any listener set, Triton 3.9 fails on such kernels; ours must not be the one."""
     record(tmp_path)
     kernel = autotuner(plain=True, timer=Timer([3.0, 1.0, 2.0]))

@@ -13,13 +13,16 @@ from tuning_registry.model.selection import Selection
 
 
 def entries_chosen(selection: Selection) -> sa.Select[Any] | None:
-    """Which entries have this architecture and kernel? None if the selection names neither."""
+    """Which entries have this architecture, kernel and key? None if the selection names none of them."""
     query = sa.select(entries.c.id)
     if selection.arch is not None:
         query = query.where(entries.c.arch == selection.arch)
     if selection.kernel is not None:
         query = query.where(_kernel_is(selection.kernel))
-    return query if selection.arch is not None or selection.kernel is not None else None
+    if selection.lookup_keys:
+        query = query.where(entries.c.lookup_key.in_(selection.lookup_keys))
+    is_narrow = selection.arch is not None or selection.kernel is not None or selection.lookup_keys
+    return query if is_narrow else None
 
 
 def _kernel_is(kernel: str) -> sa.ColumnElement[bool]:
@@ -47,6 +50,15 @@ def shapes(selection: Selection) -> sa.Select[Any]:
 def kernels(arch: str) -> sa.Select[Any]:
     """Which kernels have an entry on this architecture?"""
     return sa.select(entries.c.kernel).where(entries.c.arch == arch).distinct().order_by(entries.c.kernel)
+
+
+def with_many_keys(most: int) -> sa.Select[Any]:
+    """Which kernels have more keys than this? Columns: arch, kernel, number."""
+    number = sa.func.count()
+    groups = sa.select(entries.c.arch, entries.c.kernel, number.label("number")).group_by(
+        entries.c.arch, entries.c.kernel
+    )
+    return groups.having(number > most).order_by(entries.c.arch, entries.c.kernel)
 
 
 def configs_of(arch: str, kernel: str, lookup_key: str | None) -> sa.Select[Any]:

@@ -113,7 +113,7 @@ def _shortened(
 
 
 def _slowdown_percent(config: str, entry: EntryVotes, votes: VotesByShape) -> float:
-    """What `*` costs a key outside the table, against the config it would have had; 0 if either was not timed."""
+    """The cost of `*` for a key outside the table, against the config it would have had; 0 if either was not timed."""
     times = votes.timings_by_config(entry.shape)
     own = entry.choices[0].config
     if own not in times or config not in times:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.names import ANY_KEY
 from tuning_registry.operations.election.tally import PINNED, ConfigVotes, EntryVotes, Winner
 from tuning_registry.rules.evidence import ByConfig, Policy, median_of_medians, worst_slowdowns
-from tuning_registry.rules.overrides import BAN, Overrides
+from tuning_registry.rules.overrides import Overrides
 
 
 def why_elected(entry: Winner, overrides: Overrides, policy: str, times: ByConfig) -> str:
@@ -18,7 +19,7 @@ def why_elected(entry: Winner, overrides: Overrides, policy: str, times: ByConfi
     Args:
         entry: The entry, as `elect_entries` returns it.
         overrides: The overrides in force for its kernel.
-        policy: The policy that was asked for.
+        policy: The requested policy.
         times: The timings of the entry.
     """
     if entry.decided_by == PINNED:
@@ -26,21 +27,57 @@ def why_elected(entry: Winner, overrides: Overrides, policy: str, times: ByConfi
     if entry.decided_by != Policy.MAJORITY:
         return _by_time(entry, times)
     winner = entry.choices[0]
-    bans = {one.config: one for one in overrides.touching(entry.arch, entry.kernel, entry.key) if one.action == BAN}
+    bans = {
+        choice.config: overrides.ban_of(entry.arch, entry.kernel, entry.key, choice.config) for choice in entry.choices
+    }
     skipped = [
-        f"#{bans[choice.config].id} bans {printable(short_config(choice.config))} ({choice.count} of {entry.votes} votes)"
+        f"#{ban.id} bans {printable(short_config(choice.config))} ({choice.count} of {entry.votes} votes)"
         for choice in entry.choices[1:]
-        if choice.config in bans and choice.count >= winner.count
+        if (ban := bans[choice.config]) is not None and choice.count >= winner.count
     ]
-    reason = _by_votes(entry, [choice for choice in entry.choices if choice.config not in bans])
+    reason = _by_votes(entry, [choice for choice in entry.choices if bans[choice.config] is None])
     reason = f"first that is not banned ({'; '.join(skipped)}): {reason}" if skipped else reason
     return reason if policy == Policy.MAJORITY else f"{reason} (no timings from which {policy} could decide)"
 
 
 def why_left_out(entry: EntryVotes, overrides: Overrides) -> str:
     """Why an entry has no config although it has votes."""
-    bans = (one for one in overrides.touching(entry.arch, entry.kernel, entry.key) if one.action == BAN)
+    touching = overrides.touching(entry.arch, entry.kernel, entry.key)
+    bans = (one for one in touching if any(one.bans(choice.config) for choice in entry.choices))
     return f"every config that was chosen is banned ({', '.join(f'#{one.id}' for one in bans)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What bans leave to the launches of an entry of which every chosen config is banned.
+
+    Attributes:
+        text: In words.
+        is_nothing: Whether no config that was recorded for the entry may be launched.
+    """
+
+    text: str
+    is_nothing: bool
+
+
+def what_bans_leave(entry: EntryVotes, overrides: Overrides, times: ByConfig, wider: str | None) -> Left:
+    """What the launches of an entry get although every config that was chosen for it is banned.
+
+    Args:
+        entry: The entry.
+        overrides: The overrides in force for its kernel.
+        times: Its timings.
+        wider: The config of the entry that serves its key instead, such as `*`; None if there is none.
+    """
+    banned = overrides.banned(entry.arch, entry.kernel, entry.key)
+    if wider is not None and wider not in banned:
+        return Left(f"launches fall to a wider entry of the table: {printable(short_config(wider))}", is_nothing=False)
+    others = [config for config in times if config not in banned]
+    if others:
+        left = "1 other recorded config" if len(others) == 1 else f"{len(others)} other recorded configs"
+        return Left(f"launches fall to the runtime's fallback, to which bans leave {left}", is_nothing=False)
+    text = "bans leave none of its recorded configs, so launches fail if the kernel has no other candidate"
+    return Left(text, is_nothing=True)
 
 
 def _by_pin(entry: Winner, overrides: Overrides) -> str:

@@ -24,7 +24,7 @@ def shape_of(row: Row) -> Shape:
 
 
 class VotesByShape:
-    """The votes and timings of a selection. Nothing is read before it is asked for.
+    """The votes and timings of a selection. Data is read when it is first needed.
 
     Args:
         reading: The transaction.

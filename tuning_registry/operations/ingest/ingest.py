@@ -34,7 +34,7 @@ _SHOWN = 5  # files named in an error, after the first
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class IngestReport(Result):
-    """What an ingest did. Recordings are counted, unless an attribute says otherwise.
+    """The outcome of an ingest. Attributes count recordings unless they state otherwise.
 
     Attributes:
         new: Recordings that were not in the database.
@@ -219,7 +219,7 @@ def add_to_batch(batch: Batch, recording: Recording, attribution: Attribution, *
 
 
 def write_batch(store: Store, batch: Batch, options: IngestOptions) -> IngestReport:
-    """Insert what is new of a batch, in one transaction."""
+    """Insert the new content of a batch, in one transaction."""
     if not batch.pending:
         return IngestReport()
     now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")

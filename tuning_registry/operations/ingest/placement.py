@@ -1,4 +1,4 @@
-"""Deciding what of a batch is new: by run and rank, by kind of content, by stated versions."""
+"""Deciding which content of a batch is new: by run and rank, by kind of content, by stated versions."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class _Planner:
         """The plan for all files."""
         new = sorted((t for t in self._targets.values() if t.recording_id is None), key=lambda t: t.position)
         changed = {identity for identity, target in self._targets.items() if target.adds}
-        # Recordings, not files: votes and timings of one rank count once, unless it has something new besides.
+        # Recordings, not files: votes and timings of one rank count once, unless it also has something new.
         already = sum(count if identity in changed else 1 for identity, count in self._nothing_new.items())
         return IngestPlan(
             inserts={target.position: target.adds for target in new},
@@ -195,7 +195,7 @@ class _Target:
         self._held = dict(held or {})
 
     def kinds_lacking(self, record: Pending) -> set[str]:
-        """What the recording lacks of a file's content.
+        """The parts of a file's content that the recording lacks.
 
         Raises:
             ConflictError: The file contradicts the first one.
@@ -257,7 +257,7 @@ class _Copies:
 
 
 def _contents(record: Pending) -> list[tuple[str, str, int | None]]:
-    """What copies are recognised by: kind, digest, and for votes the rank."""
+    """The key by which copies are recognised: kind, digest, and for votes the rank."""
     votes = [("votes", record.digests["votes"], record.identity[1])] if record.vote_counts else []
     return [*votes, *([("timings", record.digests["timings"], None)] if record.timing_count else [])]
 

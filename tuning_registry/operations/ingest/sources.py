@@ -32,7 +32,7 @@ def find_files(paths: Paths) -> list[Path]:
     found: dict[Path, None] = {}
     for given in several:
         for path in expand_glob(Path(given)):
-            # Not Path.is_dir, which raises for what may not be looked at; reading then says why.
+            # Not Path.is_dir, which raises if access is denied; reading then reports why.
             found.update(dict.fromkeys(_files_below(path) if os.path.isdir(path) else [path]))  # noqa: PTH112
     return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1]
 
@@ -50,7 +50,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def sources_of(files: Sequence[Path], options: IngestOptions) -> list[Source]:
-    """What is read as one recording each: recordings and timings, then the Triton caches that the other files form.
+    """The units that are each read as one recording: recordings and timings, then the Triton caches that the other files form.
 
     Raises:
         UsageError: An option names one recording or a Triton cache, and there are several or none.

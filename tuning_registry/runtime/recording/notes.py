@@ -118,8 +118,8 @@ class Notes:
         if kernel in self._ambiguous:
             return
         self._ambiguous.add(kernel)
-        warn_once(("two sources", kernel), "two functions of different source are called %s, so its winners are recorded as "
-                  "observations, which do not vote; give each function a name of its own", kernel)  # fmt: skip
+        warn_once(("two sources", kernel), "two functions with different source code are named %s, so its winners are recorded as "
+                  "observations, which do not vote; give each function a unique name", kernel)  # fmt: skip
         for place in [place for place in self._votes if place[1] == kernel]:
             self._observations[place] = Observation(self._votes.pop(place), TWO_SOURCES)
             self._unserialized.append(place)

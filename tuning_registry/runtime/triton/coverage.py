@@ -14,6 +14,7 @@ from tuning_registry.log import notify
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.misses import Miss
 from tuning_registry.runtime.triton.keys import kernel_name
+from tuning_registry.wording import count_of
 
 PINNED: Final = "pinned"
 TIMED: Final = "timed"
@@ -52,11 +53,11 @@ class CoverageReport:
 
     def __str__(self) -> str:
         """The report as lines of text, for a log."""
-        lines = [f"{len(self.reached)} autotuners reached: " + (counted(self.reached.values()) or "none")]
+        lines = [f"{count_of(len(self.reached), 'autotuner')} reached: " + (counted(self.reached.values()) or "none")]
         lines += [f"  {how:<12} {kernel}" for kernel, how in sorted(self.reached.items())]
         lines += [f"  NOT COVERED  {kernel}: {why}" for kernel, why in self.not_covered]
         if self.misses:
-            lines.append(f"{len(self.misses)} misses: {counted(m.reason for m in self.misses)}")
+            lines.append(f"misses: {counted(m.reason for m in self.misses)}")
             lines += [f"  {m.reason}: {m.kernel} {m.key} ({m.source})" for m in self.misses]
         if self.faults:
             lines.append("faults caught: " + ", ".join(f"{kind} x{n}" for kind, n in sorted(self.faults.items())))

@@ -1,0 +1,114 @@
+"""Classes of configs: every config that has some stated fields, as a ban of `num_warps=8` means it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tuning_registry.errors import FormatError
+from tuning_registry.formats.matching import value_text
+from tuning_registry.model.canonical import DEFAULTS, FIELDS, config_text, describe, dump_json, load_config
+
+_NEEDED = tuple(name for name in FIELDS if name not in DEFAULTS)
+
+
+def class_text(fields: object) -> str:
+    """The canonical text of a class: `json.dumps(fields, sort_keys=True)` of some of the six fields of a config.
+
+    A config belongs to the class if it has each of these fields with an equal value. Of `kwargs`, it must have each of
+    the parameters that the class states. A text with all six fields is a config, not a class.
+
+    Raises:
+        FormatError: It states no field, all of them, an unknown one, or a value that no config can have.
+    """
+    if not isinstance(fields, Mapping):
+        raise FormatError(f"expected a config object, found {describe(fields)}")
+    if not fields or fields == {"kwargs": {}}:
+        raise FormatError("expected at least one field of a config, found none")
+    # Checked as a config is, with any legal value in place of the fields that it leaves open.
+    open_fields: dict[str, object] = {"kwargs": {}, "num_warps": None, "num_stages": None}
+    checked = load_config(config_text({**open_fields, **fields}))
+    if not set(FIELDS) - fields.keys():
+        raise FormatError("expected some of the fields of a config, found all of them")
+    return dump_json({name: checked[name] for name in FIELDS if name in fields})
+
+
+def is_partial(fields: Mapping[str, Any]) -> bool:
+    """Whether an object lacks a field that every config needs, and so can only be a class."""
+    return any(name not in fields for name in _NEEDED)
+
+
+def is_class(text: str) -> bool:
+    """Whether a text is a class and not a config."""
+    try:
+        return len(load_config(text)) < len(FIELDS)
+    except (ValueError, RecursionError):
+        return False
+
+
+def covers(banned: str, text: str) -> bool:
+    """Whether a text, of a config or of a class, means the config with the canonical text `text`."""
+    return text in ConfigSet([banned])
+
+
+class ConfigSet:
+    """A set of configs, compared by value, some of them given as classes.
+
+    Args:
+        texts: Texts of configs and classes.
+        wider: Further ones, of which `spared` are left out.
+        spared: Texts of configs.
+    """
+
+    def __init__(self, texts: Iterable[str], wider: Iterable[str] = (), spared: Iterable[str] = ()) -> None:
+        self._spared = {value_text(text) for text in spared}
+        self._texts, self._classes = _split(texts)
+        self._wider, self._wider_classes = _split(wider)
+        self._wider -= self._spared
+
+    def __contains__(self, text: object) -> bool:
+        """Whether a config, given as its canonical text, is in the set."""
+        if not self or not isinstance(text, str):
+            return False
+        spelt = value_text(text)
+        if spelt in self._texts or spelt in self._wider or _is_in_one(self._classes, spelt):
+            return True
+        return spelt not in self._spared and _is_in_one(self._wider_classes, spelt)
+
+    def __iter__(self) -> Iterator[str]:
+        """The texts of the configs and classes, in order."""
+        return iter(sorted({*self._texts, *self._wider, *self._classes, *self._wider_classes}))
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._texts or self._wider or self._classes or self._wider_classes)
+
+
+def _split(texts: Iterable[str]) -> tuple[set[str], dict[str, dict[str, Any]]]:
+    """Configs and classes, by value."""
+    configs: set[str] = set()
+    classes: dict[str, dict[str, Any]] = {}
+    for text in map(value_text, texts):
+        if is_class(text):
+            classes[text] = load_config(text)
+        else:
+            configs.add(text)
+    return configs, classes
+
+
+def _is_in_one(classes: Mapping[str, Mapping[str, Any]], spelt: str) -> bool:
+    if not classes:
+        return False
+    config = load_config(spelt)
+    return any(_has(config, fields) for fields in classes.values())
+
+
+def _has(config: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
+    """Whether a config has these fields; both are spelled by value."""
+    for name, value in fields.items():
+        if name == "kwargs":
+            if not all(key in config["kwargs"] and config["kwargs"][key] == one for key, one in value.items()):
+                return False
+        elif config[name] != value:
+            return False
+    return True
