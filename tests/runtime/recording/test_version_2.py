@@ -94,7 +94,7 @@ def test_two_functions_of_one_name_are_observed_and_warned_about_once(
     assert {key.partition("|")[0]: observed.reason for key, observed in seen.items()} == dict.fromkeys(
         ("M=1", "M=2", "M=3", "M=4"), TWO_SOURCES
     )
-    assert caplog.text.count("two functions of different source are called pkg.ops.kernel") == 1
+    assert caplog.text.count("two functions with different source code are named pkg.ops.kernel") == 1
 
 
 def test_two_functions_of_equal_source_vote(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
