@@ -57,7 +57,7 @@ def test_every_field_is_an_option_with_its_help() -> None:
 TEXTS: dict[str, str] = {
     "mode": "pinned", "modules": "a,b", "table_path": "/x", "record_path": "/r", "on_miss": "error",
     "block_sizes": "BLOCK_M=64", "config_invariant": "a.b", "verify_every": "10", "run": "job", "source": "text",
-    "arch": "sm90", "expect_digest": "0123456789abcdef",
+    "arch": "sm90", "expect_digest": "0123456789abcdef", "module_names": "scan_*=pkg.scan",
 }  # fmt: skip
 
 

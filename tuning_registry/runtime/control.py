@@ -23,6 +23,7 @@ from tuning_registry.runtime.summary import log_start
 from tuning_registry.runtime.tables import TableSource
 from tuning_registry.runtime.triton.adapter import Adapter, check_supported, is_installed
 from tuning_registry.runtime.triton.coverage import CoverageReport
+from tuning_registry.runtime.triton.keys import rename_modules
 
 _PATIENCE_S: Final = 2.0  # how long replacing a policy waits for its recording to be finished; the exit waits longer
 
@@ -288,6 +289,7 @@ def _switch(session: Session | None, adapter: Adapter | None, *, suspends: bool 
     recorder = None if session is None else session.recorder
     if recorder is not None:
         recorder.resume()
+    rename_modules(() if session is None else session.policy.module_names)
     if adapter is not None:
         adapter.attach(previous)
     elif previous is not None:

@@ -224,6 +224,17 @@ def parse_paths(text: str) -> str | tuple[str, ...]:
     return parts[0] if len(parts) == 1 else parts
 
 
+def check_module_names(value: object) -> tuple[str, ...]:
+    """`PATTERN=NAME` texts, or a mapping from pattern to name; becomes a tuple of texts."""
+    pairs = [f"{pattern}={name}" for pattern, name in value.items()] if isinstance(value, Mapping) else value
+    names = check_names(pairs)
+    for pair in names:
+        pattern, _, name = pair.partition("=")
+        if not pattern or not all(part.isidentifier() for part in name.split(".")):
+            raise FormatError(f"expected PATTERN=MODULE, found {pair!r}")
+    return names
+
+
 def parse_block_sizes(text: str) -> dict[str, Any]:
     """`NAME=INTEGER` pairs separated by commas, or a JSON object."""
     if text.startswith("{"):

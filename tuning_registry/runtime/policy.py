@@ -17,6 +17,7 @@ from tuning_registry.runtime.fields import (
     check_block_sizes,
     check_digest,
     check_flag,
+    check_module_names,
     check_names,
     check_optional_text,
     check_record_path,
@@ -63,6 +64,14 @@ class AutotunePolicy:
         metadata=declare(
             "Packages whose kernels are in scope, by whole name: fla includes fla.ops but not flash. Default: all kernels.",
             check_names, parse=parse_names, metavar="NAME[,NAME...]", separator=",",
+        ),
+    )  # fmt: skip
+    module_names: tuple[str, ...] | Mapping[str, str] = field(
+        default=(),
+        metadata=declare(
+            "Names under which kernels of generated modules are recorded and looked up: scan_*=pkg.scan renames every module "
+            "that matches the pattern.",
+            check_module_names, parse=parse_names, metavar="PATTERN=NAME[,PATTERN=NAME...]", separator=",",
         ),
     )  # fmt: skip
     table_path: StrPath | tuple[StrPath, ...] = field(

@@ -15,8 +15,9 @@ import pytest
 
 triton = pytest.importorskip("triton")
 
-from tests.runtime.fakes import ARCH, Config, Timer, autotuner, launch, only_recording
+from tests.runtime.fakes import ARCH, Config, Timer, autotuner, launch, only_recording, stored, write_table
 from tests.runtime.recording.helpers import CONFIGS, entry, files, made
+from tuning_registry.errors import FormatError
 from tuning_registry.formats.recordings import read_recording
 from tuning_registry.model.records import IMPOSSIBLE_TIME, NO_TEXT, TWO_SOURCES, Hardware, Observation
 from tuning_registry.runtime import AutotunePolicy, install, uninstall
@@ -25,7 +26,7 @@ from tuning_registry.runtime.job.nvml import Management, ask_management
 from tuning_registry.runtime.recording import facts
 from tuning_registry.runtime.recording.facts import find_hardware
 from tuning_registry.runtime.recording.owners import is_importable
-from tuning_registry.runtime.triton.keys import source_hash
+from tuning_registry.runtime.triton.keys import kernel_name, source_hash
 
 
 def function_of(source: str, name: str = "kernel", module: str = "pkg.ops") -> Any:
@@ -93,7 +94,7 @@ def test_two_functions_of_one_name_are_observed_and_warned_about_once(
     assert {key.partition("|")[0]: observed.reason for key, observed in seen.items()} == dict.fromkeys(
         ("M=1", "M=2", "M=3", "M=4"), TWO_SOURCES
     )
-    assert caplog.text.count("two functions of different source are called pkg.ops.kernel") == 1
+    assert caplog.text.count("two functions with different source code are named pkg.ops.kernel") == 1
 
 
 def test_two_functions_of_equal_source_vote(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -227,3 +228,28 @@ def test_hardware_is_asked_for_after_the_first_choice_on_a_device(
     header = read_recording(files(tmp_path)[0]).header
     assert (asked, header.hardware.driver, header.device_uuid) == ([recorder.device], "1", "GPU-7")
     assert json.loads(files(tmp_path)[0].read_text())["version"] == 2
+
+
+def test_a_generated_module_is_recorded_and_pinned_under_its_stated_name(tmp_path: Path) -> None:
+    names = {"scan_*": "pkg.scan", "None": "pkg.generated"}
+    install(AutotunePolicy(record_path=tmp_path / "rec" / "r", arch=ARCH, run="job", module_names=names))
+    for module in ("scan_1e6e70c7", "None", "pkg.ops"):
+        launch(autotuner(module=module))
+    uninstall()
+    votes = only_recording(tmp_path / "rec").votes[ARCH]
+    assert set(votes) == {"pkg.scan.kernel", "pkg.generated.kernel", "pkg.ops.kernel"}
+    pinned = autotuner(module="scan_ffff")
+    table = write_table(tmp_path / "tables", {"pkg.scan.kernel": {"*": stored(pinned.configs[2])}})
+    install(
+        AutotunePolicy(mode="pinned", table_path=table, arch=ARCH, on_miss="error", module_names=("scan_*=pkg.scan",))
+    )
+    launch(pinned)
+    assert (pinned.timer.calls, pinned.best_config) == (0, pinned.configs[2])
+    uninstall()
+    assert kernel_name(pinned) == "scan_ffff.kernel"
+
+
+@pytest.mark.parametrize("names", ["scan", ("=x",), ("scan_*=",), {"a": "not a name"}, 7, {"a": 1}])
+def test_names_of_modules_are_checked(names: Any) -> None:
+    with pytest.raises(FormatError, match="module_names"):
+        AutotunePolicy(module_names=names)

@@ -182,7 +182,12 @@ class Notes:
         if text is not None:
             self.texts[section].setdefault(arch, {}).setdefault(kernel, {})[key] = text
         elif key in self.texts[section].get(arch, {}).get(kernel, {}):
-            del self.texts[section][arch][kernel][key]
+            kernels = self.texts[section][arch]
+            del kernels[kernel][key]
+            if not kernels[kernel]:
+                del kernels[kernel]
+            if not kernels:
+                del self.texts[section][arch]
 
     def _first_spelling(self, entry: Entry) -> Entry:
         """The spelling in which an entry was first seen: True, 1 and 1.0 are one key."""

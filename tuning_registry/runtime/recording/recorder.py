@@ -226,7 +226,7 @@ class Recorder:
             self._modules_seen.add(top)
             if guarded("looking for a module", is_importable, top) is False and current_place().rank == 0:
                 warn_once(("module", top), "module %s cannot be imported by its name (generated code?), so other ranks and later "
-                          "jobs may call %s differently, and their votes would not count together", top, kernel)  # fmt: skip
+                          "jobs may call %s differently, and their votes would not count together; name it with the policy's module_names", top, kernel)  # fmt: skip
 
     def _find_hardware(self) -> bool:
         """Ask for the hardware once a choice was made on a device; whether something new was found."""
