@@ -112,7 +112,13 @@ def test_a_flood_of_misses_is_counted_and_not_logged(tmp_path: Path, caplog: pyt
         launch(kernel, M=size)
     assert sum(coverage_report().miss_counts.values()) == 100
     messages = [
+<<<<<<< HEAD
         r.getMessage() for r in caplog.records if re.match("tuning_registry: (miss|these keys|further)", r.getMessage())
+=======
+        r.getMessage()
+        for r in caplog.records
+        if re.match("tuning_registry: (miss|these keys|further)", r.getMessage())
+>>>>>>> trust-a
     ]
     assert len(messages) == 22  # twenty with their keys, which table, and that there are more
     assert "further misses are counted but not logged" in messages[-1]

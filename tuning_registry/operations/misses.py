@@ -22,7 +22,7 @@ class MissedEntry(Result):
         arch: Architecture.
         kernel: Kernel name.
         key: Shape key; the smallest of the spellings that Triton cannot tell apart.
-        reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate` or `pruned away`.
+        reason: `no table`, `no kernel`, `no key`, `unusable entry`, `banned`, `not a candidate` or `pruned away`.
         ranks: How many ranks missed it; a rank counts once per run.
         runs: How many runs these ranks belong to.
         recorded: Whether the entry has a vote by now, of any run and version.

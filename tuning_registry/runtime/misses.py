@@ -26,7 +26,7 @@ class Miss(NamedTuple):
         arch: Architecture.
         kernel: Qualified kernel name.
         key: Shape key; empty if the call has none.
-        reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `ambiguous config`,
+        reason: `no table`, `no kernel`, `no key`, `unusable entry`, `banned`, `not a candidate`, `ambiguous config`,
             `pruned away`, `unsupported key` or `fault` (in this package; see the log).
         source: What decided instead: `block_sizes`, `min_cost` or `timed`; `error` if the launch was refused.
     """
