@@ -44,7 +44,7 @@ from tuning_registry.model.names import bare_name
 from tuning_registry.model.slowdowns import slowdowns_of
 from tuning_registry.rules.evidence import median_of_medians
 from tuning_registry.rules.nearest import RecordedKeys
-from tuning_registry.runtime.decision import static_estimate
+from tuning_registry.runtime.pinning.decision import static_estimate
 
 EXAMPLES = sorted((ROOT / "examples" / "h200").glob("timings.rank*.json"))
 FINAL: Final = frozenset({

@@ -21,8 +21,8 @@ from tuning_registry.formats.loader import PACKAGED_TABLES
 from tuning_registry.formats.table import read_table, table_bytes, table_payload
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.export import export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest_in_memory
+from tuning_registry.operations.tables.export import export_table
 
 
 def live(**changes: Any) -> SimpleNamespace:

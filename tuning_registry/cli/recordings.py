@@ -92,7 +92,7 @@ def ingest(
 
 
 def _warn_of_many_keys(store: Store) -> None:
-    from tuning_registry.operations.inventory import MANY_KEYS, kernels_with_many_keys
+    from tuning_registry.operations.reports.inventory import MANY_KEYS, kernels_with_many_keys
 
     for arch, kernel, number in kernels_with_many_keys(store):
         print_message(
@@ -166,7 +166,7 @@ def misses(
     exit_code: ExitCode = False,
 ) -> None:
     """Show entries that pinned runs did not find in their tables, and that should be recorded next."""
-    from tuning_registry.operations.misses import find_misses
+    from tuning_registry.operations.reports.misses import find_misses
 
     store = target.open()
     found, matched = find_misses(store, target.selection, unrecorded=unrecorded)

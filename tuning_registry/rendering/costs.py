@@ -15,7 +15,7 @@ from tuning_registry.rendering.votes import entry_title, tie_mark, voters_text
 from tuning_registry.wording import count_of, slower_text
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
-    from tuning_registry.operations.costs import DisagreementCost
+    from tuning_registry.operations.reports.costs import DisagreementCost
     from tuning_registry.rules.evidence import Gap, Slowdown
 
 _ENTRY: Final = (

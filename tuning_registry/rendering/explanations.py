@@ -14,7 +14,7 @@ from tuning_registry.rendering.votes import entry_title, voters_text
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
-    from tuning_registry.operations.explained import ExplainedConfig, ExplainedEntry
+    from tuning_registry.operations.reports.explained import ExplainedConfig, ExplainedEntry
     from tuning_registry.rules.near_keys import NearKey
 
 _COLUMNS: Final = ("arch", "kernel", "key", "elected", "why", "recordings_on_arch", "stale_recordings", "config", "votes",

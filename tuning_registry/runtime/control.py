@@ -15,12 +15,12 @@ from tuning_registry.errors import FormatError, LaunchError, PolicyError, Regist
 from tuning_registry.locations import absolute_location
 from tuning_registry.log import notify, warn
 from tuning_registry.runtime.guard import fault_counts, guarded, reset_faults
-from tuning_registry.runtime.options import environment_fields, policy_from_environment, variable_of
-from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.pinning.tables import TableSource
+from tuning_registry.runtime.policies.options import environment_fields, policy_from_environment, variable_of
+from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.recording.recorders import all_recorders, recorder_for
 from tuning_registry.runtime.session import Session
 from tuning_registry.runtime.summary import log_start
-from tuning_registry.runtime.tables import TableSource
 from tuning_registry.runtime.triton.adapter import Adapter, check_supported, is_installed
 from tuning_registry.runtime.triton.coverage import CoverageReport
 from tuning_registry.runtime.triton.keys import rename_modules

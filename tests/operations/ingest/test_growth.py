@@ -16,8 +16,8 @@ from tuning_registry.db.url import parse_url
 from tuning_registry.errors import ConflictError
 from tuning_registry.model.records import TWO_SOURCES
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.runs import list_runs
-from tuning_registry.operations.votes import find_winners
 
 A, B, C = config(B=16), config(B=8), config(B=4)
 TIMES = [[A, [1.0, 0.9, 1.1]], [B, [2.0, 1.9, 2.1]], [C, None]]

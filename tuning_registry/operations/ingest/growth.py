@@ -11,9 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db import queries, schema
-from tuning_registry.db.batch import Batch
-from tuning_registry.db.ingest_plan import Growth
-from tuning_registry.db.pending import Content, Pending
+from tuning_registry.db.ingestion.batch import Batch
+from tuning_registry.db.ingestion.pending import Content, Pending
+from tuning_registry.db.ingestion.plan import Growth
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.model.canonical import text_digest
 from tuning_registry.model.records import TWO_SOURCES, unpack_times

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tuning_registry.db import queries
-from tuning_registry.db.batch import Batch
-from tuning_registry.db.ingest_plan import IngestPlan
-from tuning_registry.db.ingestion import write_plan
+from tuning_registry.db.ingestion.batch import Batch
+from tuning_registry.db.ingestion.plan import IngestPlan
+from tuning_registry.db.ingestion.rows import write_plan
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY
 from tuning_registry.errors import RegistryError
