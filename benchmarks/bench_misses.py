@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a key costs that nobody recorded: the rule for unseen keys against the cheapest estimate and the best candidate.
 
-usage: bench_misses.py [FILE...]                # recordings or timings; the ones of examples/h200 by default
+usage: bench_misses.py [FILE...]                # recordings, gzip or plain; by default the one in benchmarks/data
        bench_misses.py FILE... --fresh FILE...  # also: keys of the second files that the first do not have
 
 Needs no GPU: every candidate's time on every key is in the files, so a choice is scored by looking its time up. A key
@@ -12,7 +12,8 @@ is taken out, a table is made of the others, and the rule chooses:
   min_cost  the candidate of the least static estimate
 
 The figure is the time of the chosen candidate over that of the fastest one, 1 at best. A candidate that failed on a key
-gives way to the next choice. Candidates are in the order of their parameters, since a recording sorts them by text.
+gives way to the next choice. Timing is noisy, so even the right choice scores above 1: "timed again" is what a key
+costs that one process timed itself, scored by what another one on the next GPU timed. Candidates are in the order of their parameters, since a recording sorts them by text.
 
 Some kernels are kept for a final test: they are left out unless --final is given, which leaves out all others. A rule
 that was changed after a look at them has no test any more.
@@ -23,6 +24,8 @@ that was changed after a look at them has no test any more.
 from __future__ import annotations
 
 import argparse
+import gzip
+import itertools
 import json
 import math
 import random
@@ -38,15 +41,17 @@ from typing import Final
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tuning_registry.formats.recordings import read_recording
+from tuning_registry.formats.recordings import parse_recording
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import bare_name
+from tuning_registry.model.records import Recording, Times
 from tuning_registry.model.slowdowns import slowdowns_of
 from tuning_registry.rules.evidence import median_of_medians
 from tuning_registry.rules.nearest import RecordedKeys
-from tuning_registry.runtime.decision import static_estimate
+from tuning_registry.runtime.pinning.decision import static_estimate
 
-EXAMPLES = sorted((ROOT / "examples" / "h200").glob("timings.rank*.json"))
+SHIPPED: Final = sorted((ROOT / "benchmarks" / "data").glob("*.json.gz"))
+EXAMPLES: Final = sorted((ROOT / "examples" / "h200").glob("timings.rank*.json"))
 FINAL: Final = frozenset({
     "attention_forward", "batched_matmul", "column_sums", "stencil", "bias_gelu", "layer_norm_bwd_kernel",
     "chunk_scaled_dot_kkt_fwd_kernel", "causal_conv1d_fwd_kernel", "softmax_fwd_kernel",
@@ -54,6 +59,7 @@ FINAL: Final = frozenset({
 })  # fmt: skip
 METHODS: Final = ("evidence", "winners", "min_cost")
 BOOTSTRAPS: Final = 1000
+WORST: Final = 1.25  # keys that cost more are counted
 
 ByConfig = Mapping[str, float]  # milliseconds by canonical text, infinite for a candidate that failed
 Kernels = dict[str, dict[str, ByConfig]]
@@ -68,11 +74,17 @@ class Miss:
     ratios: Mapping[str, float]
 
 
+def recording(file: Path) -> Recording:
+    """The recording in a file, which may be compressed."""
+    data = file.read_bytes()
+    return parse_recording(gzip.decompress(data) if file.suffix == ".gz" else data, str(file))
+
+
 def read(files: Iterable[Path]) -> Kernels:
     """Milliseconds by kernel, key and candidate: the median over the recordings that timed it."""
-    times: dict[str, dict[str, dict[str, dict[int, tuple[float, float, float] | None]]]] = {}
+    times: dict[str, dict[str, dict[str, dict[int, Times | None]]]] = {}
     for rank, file in enumerate(files):
-        for kernels in read_recording(file).timings.values():
+        for kernels in recording(file).timings.values():
             for kernel, keys in kernels.items():
                 for key, timed in keys.items():
                     by_config = times.setdefault(kernel, {}).setdefault(key, {})
@@ -168,8 +180,11 @@ def show(title: str, found: Sequence[Miss], *, by_kernel: bool, verbose: bool) -
     for name in names:
         print(row(bare_name(name), [miss for miss in found if miss.kernel == name]))
     print(row("all", found))
-    low, high = interval(found, METHODS[0])
-    print(f"\nevidence: 95 % interval of the mean over key sets {low:.3f} to {high:.3f}")
+    print()
+    for method in METHODS:
+        low, high = interval(found, method)
+        over = sum(miss.ratios[method] > WORST for miss in found)
+        print(f"{method}: 95 % interval of the mean over key sets {low:.3f} to {high:.3f}; {over} keys above {WORST}")
     if verbose:
         for miss in sorted(found, key=lambda miss: -miss.ratios["evidence"])[:15]:
             print({method: round(ratio, 2) for method, ratio in miss.ratios.items()}, bare_name(miss.kernel), miss.key)
@@ -196,12 +211,43 @@ def show_halves(kernels: Kernels, rounds: int) -> None:
         )
 
 
+def timed_again(files: Sequence[Path]) -> list[float]:
+    """The time of each key's fastest candidate over the best, chosen by one recording and scored by another one."""
+    ranks = [read([file]) for file in files]
+    return [
+        two[kernel][key].get(min(medians, key=lambda text: (medians[text], text)), math.inf) / min(two[kernel][key].values())
+        for one, two in itertools.permutations(ranks, 2)
+        for kernel, keys in one.items()
+        for key, medians in keys.items()
+        if medians != two.get(kernel, {}).get(key, medians)  # equal ones were copied
+    ]  # fmt: skip
+
+
+def show_noise(files: Iterable[Path], *, final: bool) -> None:
+    """Print how wide the times of one candidate are, how many candidates that leaves, and the figure of `timed_again`."""
+    widths: list[float] = []
+    rivals: list[int] = []
+    for file in files:
+        for kernels in recording(file).timings.values():
+            for kernel, keys in kernels.items():
+                for timed in keys.values() if (bare_name(kernel) in FINAL) == final else ():
+                    times = [three for three in timed.times_ms if three and three[0] > 0]
+                    widths += [(p80 - p20) / 2 / median for median, p20, p80 in times]
+                    slowest = min(times)[2] if times else 0.0
+                    rivals.append(sum(median <= slowest for median, _, _ in times))
+    print(f"\n## Noise\n\nhalf of the 20th-80th percentile range, of one candidate: {100 * statistics.median(widths):.1f} % "
+          f"(median); candidates within the fastest one's range: {statistics.fmean(rivals):.1f} a key")  # fmt: skip
+    again = [ratio for ratio in timed_again(EXAMPLES) if ratio < math.inf]
+    print(f"examples/h200, timed again: {mean(again):.3f}, worst {max(again):.2f}, "
+          f"{sum(ratio > WORST for ratio in again)} of {len(again)} above {WORST}")  # fmt: skip
+
+
 _FIGURES: Final[tuple[Callable[[Sequence[float]], float], ...]] = (mean, max)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path, default=EXAMPLES)
+    parser.add_argument("files", nargs="*", type=Path, default=SHIPPED)
     parser.add_argument("--fresh", nargs="+", type=Path, default=[], help="recordings of other keys of these kernels")
     parser.add_argument("--rounds", type=int, default=20, help="how many random halves")
     parser.add_argument("--final", action="store_true", help="only the kernels that are kept for a final test")
@@ -213,6 +259,7 @@ def main() -> None:
                if (bare_name(kernel) in FINAL) == options.final}  # fmt: skip
     print(f"{len(kernels)} kernels, {sum(map(len, kernels.values()))} keys, "
           f"{sum(len(c) for keys in kernels.values() for c in keys.values())} times")  # fmt: skip
+    show_noise(options.files, final=options.final)
     found = leave_one_out(kernels)
     show("One key left out", found, by_kernel=True, verbose=options.verbose)
     show_halves(kernels, options.rounds)

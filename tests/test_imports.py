@@ -27,7 +27,7 @@ def loaded_by(statement: str) -> set[str]:
         ("import tuning_registry as t; t.load('sm90')", set()),
         ("import tuning_registry.cli.app", {"typer", "rich"}),
         ("import tuning_registry.operations.ingest.ingest", {"sqlalchemy", "msgspec"}),
-        ("import tuning_registry.operations.export, tuning_registry.db.check", {"sqlalchemy"}),
+        ("import tuning_registry.operations.tables.export, tuning_registry.db.check", {"sqlalchemy"}),
     ],
 )
 def test_an_import_loads_no_more_than_it_needs(statement: str, allowed: set[str]) -> None:

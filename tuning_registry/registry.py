@@ -19,23 +19,23 @@ from tuning_registry.log import warn
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.authors import current_user
-from tuning_registry.operations.checking import TableCheck, check_table
-from tuning_registry.operations.costs import DisagreementCost, find_costs
-from tuning_registry.operations.differences import compare_tables, compare_with_votes, table_or_run
 from tuning_registry.operations.election.tally import EntryVotes, Winner
-from tuning_registry.operations.explain import explain
-from tuning_registry.operations.explained import Explanation
-from tuning_registry.operations.export import ExportOptions, export_table
-from tuning_registry.operations.export_log import ExportRecord, list_exports, remember_export
-from tuning_registry.operations.exported import Export
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
-from tuning_registry.operations.inventory import RecordedKernel, RecordedKey, list_kernels, list_keys
-from tuning_registry.operations.misses import MissedEntry, find_misses
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
-from tuning_registry.operations.ranks import Fleet, compare_ranks
+from tuning_registry.operations.reports.costs import DisagreementCost, find_costs
+from tuning_registry.operations.reports.explain import explain
+from tuning_registry.operations.reports.explained import Explanation
+from tuning_registry.operations.reports.inventory import RecordedKernel, RecordedKey, list_kernels, list_keys
+from tuning_registry.operations.reports.misses import MissedEntry, find_misses
+from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
+from tuning_registry.operations.reports.status import describe_status
+from tuning_registry.operations.reports.votes import find_disagreements, find_winners
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
-from tuning_registry.operations.status import describe_status
-from tuning_registry.operations.votes import find_disagreements, find_winners
+from tuning_registry.operations.tables.checking import TableCheck, check_table
+from tuning_registry.operations.tables.differences import compare_tables, compare_with_votes, table_or_run
+from tuning_registry.operations.tables.export import ExportOptions, export_table
+from tuning_registry.operations.tables.export_log import ExportRecord, list_exports, remember_export
+from tuning_registry.operations.tables.exported import Export
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.rules.overrides import BAN, PIN, Override
 from tuning_registry.rules.table_diff import EntryChange

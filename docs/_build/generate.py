@@ -104,7 +104,7 @@ def _epilog(text: str) -> str:
 
 def settings() -> str:
     """Every policy field as an option and as a variable."""
-    from tuning_registry.runtime.options import PREFIX, add_policy_options
+    from tuning_registry.runtime.policies.options import PREFIX, add_policy_options
 
     parser = argparse.ArgumentParser(add_help=False)
     add_policy_options(parser)

@@ -15,7 +15,7 @@ from tests.conftest import H200, ROOT, Cli, config, run_registry, write_ranks, w
 from tests.helpers import many_keys
 from tuning_registry.cli.app import app
 from tuning_registry.model.names import rank_ranges
-from tuning_registry.operations import inventory
+from tuning_registry.operations.reports import inventory
 
 GOLDEN = ROOT / "tests" / "golden"
 A, B = config(B=16), config(B=8, num_warps=8)

@@ -14,7 +14,7 @@ from tuning_registry.db.check import find_problems
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.export import export_table
+from tuning_registry.operations.tables.export import export_table
 
 SM90 = Selection(arch="sm90")
 

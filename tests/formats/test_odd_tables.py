@@ -13,8 +13,8 @@ from tuning_registry import load
 from tuning_registry.errors import TableError
 from tuning_registry.formats.table import Match, read_table
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.checking import check_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest_in_memory
+from tuning_registry.operations.tables.checking import check_table
 
 UNUSABLE = {
     "unknown field": (config() | {"waves_per_eu": 2}, "at waves_per_eu: unknown config field"),

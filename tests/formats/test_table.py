@@ -21,8 +21,8 @@ from tuning_registry.formats.loader import PACKAGED_TABLES
 from tuning_registry.formats.table import read_table, table_bytes, table_payload
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.export import export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest_in_memory
+from tuning_registry.operations.tables.export import export_table
 
 
 def live(**changes: Any) -> SimpleNamespace:
@@ -90,11 +90,12 @@ def test_launch_options_alone_tell_candidates_apart() -> None:
     assert table({"k": {"*": without}}).lookup("k", "M=1", reversed(candidates)) is candidates[0]  # type: ignore[arg-type]
 
 
-def test_type_decides_also_for_candidates() -> None:
+def test_the_type_of_a_candidates_value_is_preferred_and_not_required() -> None:
     found = table({"k": {"*": config(CAUSAL=True)}})
-    assert found.lookup("k", "M=1", [live(CAUSAL=1)]) is None
-    assert found.find("k", "M=1", [live(CAUSAL=1)]).reason == "not a candidate"
-    assert found.lookup("k", "M=1", [live(CAUSAL=1), live(CAUSAL=True)]) is not None
+    number, boolean, text = live(CAUSAL=1), live(CAUSAL=True), live(CAUSAL="1")
+    assert found.lookup("k", "M=1", [number, boolean]) is boolean
+    assert found.lookup("k", "M=1", [text, number]) is number
+    assert found.find("k", "M=1", [text]).reason == "not a candidate"
 
 
 @pytest.mark.parametrize(

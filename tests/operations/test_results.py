@@ -18,7 +18,7 @@ from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.explain import explain
+from tuning_registry.operations.reports.explain import explain
 from tuning_registry.registry import Registry
 
 ARCH = ("--arch", "sm90")

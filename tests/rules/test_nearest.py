@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuning_registry.model.slowdowns import FAILED, MOST_PERCENT, slowdowns_of
-from tuning_registry.rules.key_fields import OCTAVE, FieldReader, log2_steps, place_of
-from tuning_registry.rules.nearest import FIELD_APART, HALVING, RecordedKeys, weight_of
+from tuning_registry.rules.field_weights import EVEN
+from tuning_registry.rules.key_fields import FIELD_APART, OCTAVE, FieldReader, log2_steps, place_of
+from tuning_registry.rules.nearest import RecordedKeys
 
 A, B, C, D = ('{"a": 1}', '{"b": 1}', '{"c": 1}', '{"d": 1}')
 
@@ -38,14 +39,6 @@ def test_steps_are_the_floor_of_the_exact_logarithm(numerator: int, denominator:
     assert Fraction(2) ** steps <= power < Fraction(2) ** (steps + 1)
 
 
-def test_weights_halve_and_are_exact_between() -> None:
-    assert weight_of(0) == 1 << 48
-    assert weight_of(HALVING) == 1 << 47
-    for step in range(HALVING):
-        assert weight_of(step) ** HALVING <= 1 << (48 * HALVING - step) < (weight_of(step) + 1) ** HALVING
-    assert weight_of(1000 * HALVING) == 0
-
-
 def test_the_nearest_winner_comes_first_and_distance_is_a_ratio() -> None:
     recorded = RecordedKeys({"M=1024|f16": A, "M=4096|f16": B})
     assert recorded.rank("M=2200|f16", [A, B, C]).candidates == (B, A, C)  # nearer to 1024 by difference
@@ -59,9 +52,15 @@ def test_a_winner_that_is_not_a_candidate_gives_way_to_the_next_nearest() -> Non
 
 def test_an_unequal_flag_or_dtype_counts_as_a_ratio() -> None:
     assert FIELD_APART == 2 * OCTAVE
-    recorded = RecordedKeys({"M=64|X=True|f16": A, "M=200|X=False|f16": B, "M=1024|X=False|f16": C})
+    recorded = RecordedKeys({"M=64|X=True|f16": A, "M=208|X=False|f16": B, "M=1024|X=False|f16": C})
     assert recorded.rank("M=64|X=False|f16", [A, B, C]).candidates == (B, A, C)
-    assert next(recorded.from_nearest("M=64|X=False|f32"))[1] == "M=200|X=False|f16"
+    assert next(recorded.from_nearest("M=64|X=False|f32"))[1] == "M=208|X=False|f16"
+
+
+def test_a_number_that_16_divides_is_further_from_one_that_it_does_not() -> None:
+    recorded = RecordedKeys({"M=112": A, "M=84": B})
+    assert recorded.rank("M=100", [A, B]).candidates == (B, A)  # 112 is nearer by ratio
+    assert recorded.rank("M=96", [B, A]).candidates == (A, B)
 
 
 def test_keys_with_other_numbers_are_not_compared() -> None:
@@ -79,14 +78,33 @@ def test_keys_without_names_are_compared_by_position() -> None:
 def test_a_candidate_that_is_good_around_beats_the_winner_of_the_nearest_key() -> None:
     winners = {"M=128": A, "M=256": B, "M=64": B}
     slow = {"M=128": {A: 0, B: 1}, "M=256": {A: 300, B: 0}, "M=64": {A: 250, B: 0}}
-    assert RecordedKeys(winners, slow).rank("M=140", [A, B]).candidates == (B, A)
-    assert RecordedKeys(winners).rank("M=140", [A, B]).candidates == (A, B)
+    assert RecordedKeys(winners, slow).rank("M=144", [A, B]).candidates == (B, A)
+    assert RecordedKeys(winners).rank("M=144", [A, B]).candidates == (A, B)
 
 
-def test_failed_and_untimed_candidates_lose_and_unknown_ones_come_last() -> None:
-    slow = {"M=128": {A: FAILED, B: 90}, "M=256": {A: 0, B: 95, C: 0}}
-    ranking = RecordedKeys({"M=128": B, "M=256": A}, slow).rank("M=130", [D, C, A, B])
-    assert (ranking.candidates, ranking.known) == ((C, B, A, D), 3)
+def test_failed_and_untimed_candidates_count_as_twice_as_slow_and_unknown_ones_come_last() -> None:
+    slow = {"M=128": {A: FAILED, B: 20}, "M=256": {A: 0, B: 25, C: 0}}
+    ranking = RecordedKeys({"M=128": B, "M=256": A}, slow).rank("M=128", [D, C, A, B])
+    assert (ranking.candidates, ranking.known) == ((B, A, C, D), 3)
+    assert RecordedKeys({"M=128": A}, {"M=128": {A: 100, B: FAILED, C: 99}}).rank("M=64", [B, A, C]).candidates == (
+        C,
+        A,
+        B,
+    )
+
+
+def test_a_key_without_times_speaks_for_its_winner() -> None:
+    ranking = RecordedKeys({"M=128": B, "M=4096": A}, {"M=4096": {A: 0, B: 20}}).rank("M=144", [A, B, C])
+    assert (ranking.candidates, ranking.known) == ((B, A, C), 2)
+
+
+def test_a_field_that_does_not_matter_keeps_no_key_away() -> None:
+    sizes = [64, 256, 1024, 4096]
+    slow = {f"M={m}|X={x}|f16": {A: 8 * i, B: 60 - 20 * i} for i, m in enumerate(sizes) for x in (True, False)}
+    recorded = RecordedKeys({key: min(row, key=lambda text: row[text]) for key, row in slow.items()}, slow)
+    found = {key: distance for distance, key in recorded.from_nearest("M=64|X=True|f16")}
+    assert found["M=64|X=False|f16"] < EVEN * FIELD_APART / 2
+    assert found["M=256|X=True|f16"] > 3 * found["M=64|X=False|f16"]
 
 
 def test_of_equal_scores_the_nearest_winner_comes_first_then_the_smaller_text() -> None:
@@ -119,9 +137,7 @@ def test_the_search_gives_the_order_of_a_full_comparison(recorded: list[str], as
 
     def distance(key: str) -> int:
         there = reader.fields(key)
-        return FIELD_APART * here.unequal(there.others) + sum(
-            abs(a - b) for a, b in zip(here.places, there.places, strict=True)
-        )
+        return EVEN * sum(here.apart(there).values())
 
     assert list(made.from_nearest(asked)) == sorted((distance(key), key) for key in recorded)
 

@@ -148,8 +148,8 @@ def test_an_adopted_cache_folder_pins_the_job_that_filled_it(tmp_path: Path) -> 
     from tuning_registry.db.store import Store
     from tuning_registry.db.url import parse_url
     from tuning_registry.model.selection import Selection
-    from tuning_registry.operations.export import ExportOptions, export_table
     from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
+    from tuning_registry.operations.tables.export import ExportOptions, export_table
 
     (stock,) = answers([worker(tmp_path, "stock", TRITON_CACHE_AUTOTUNING="1")])  # knows nothing of us
     store = Store(parse_url(f"sqlite:///{tmp_path}/r.db"))

@@ -33,7 +33,7 @@ from tests.runtime.fakes import (
 from tuning_registry.model.records import Observation
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
 from tuning_registry.runtime.triton import coverage
-from tuning_registry.runtime.weak_map import WeakIdentityMap
+from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
 
 NAME = "pkg.ops.kernel"
 

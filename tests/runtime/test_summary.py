@@ -10,6 +10,7 @@ from tests.runtime.fakes import ARCH, KEY, Tensor, autotuner, launch, stored, th
 from tests.runtime.test_process import python
 from tuning_registry.formats.table import read_table
 from tuning_registry.runtime import install, uninstall
+from tuning_registry.runtime.job.devices import Device
 
 NAME = "pkg.ops.kernel"
 
@@ -20,7 +21,7 @@ def lines(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[s
 
 def job(**fields: Any) -> None:
     """A policy, four launches of one kernel with two keys, and the end of the policy."""
-    install(arch=ARCH, **fields)
+    install(**{"arch": ARCH, **fields})
     kernel = autotuner()
     for size in (16, 32, 16, 32):
         launch(kernel, Tensor(), Tensor(), size)
@@ -42,9 +43,12 @@ def test_a_pinned_job_logs_its_table_and_what_it_pinned(table: Path, caplog: pyt
     ]
 
 
-def test_a_table_in_a_folder_is_described_when_it_is_read(table: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_table_in_a_folder_is_described_when_it_is_read(
+    table: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level(logging.INFO)
-    job(mode="pinned", table_path=table.parent, block_sizes={"BLOCK_M": 64})
+    monkeypatch.setattr("tuning_registry.runtime.job.devices.Devices._detect", lambda self: [Device(ARCH)])
+    job(mode="pinned", arch=None, table_path=table.parent, block_sizes={"BLOCK_M": 64})
     digest = read_table(table).digest[:12]
     assert lines(caplog)[:2] == [
         f"pinning from {table.parent} (read at the first launch)",

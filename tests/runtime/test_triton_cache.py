@@ -13,8 +13,8 @@ from tests.runtime.fakes import Config, Tensor, autotuner
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.export import export_table
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
+from tuning_registry.operations.tables.export import export_table
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install
 
 DATA = Path(__file__).parent.parent / "data"

@@ -124,6 +124,6 @@ def _selection(given: Mapping[str, Any]) -> Selection:
 
 
 def nothing_matches(store: Store, kernel: str | None, what: str = "votes") -> str:
-    from tuning_registry.operations.status import what_there_is
+    from tuning_registry.operations.reports.status import what_there_is
 
     return printable(f"no {what} match. Recorded {what_there_is(store, kernel)}")

@@ -16,7 +16,7 @@ from tuning_registry.rendering.runs import render_status
 @command(examples=("registry status", "registry status --format json"))
 def status(target: Target, style: FormatOption = Format.table) -> None:
     """Show which database is used, its schema revision, and what it holds."""
-    from tuning_registry.operations.status import describe_status
+    from tuning_registry.operations.reports.status import describe_status
 
     found = describe_status(target.open())
     print_data(render_status(found, style))

@@ -14,6 +14,7 @@ from tuning_registry.model.selection import parse_packages
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.misses import render_misses
 from tuning_registry.rendering.runs import render_runs
+from tuning_registry.rendering.votes import spelling_note
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def ingest(
 
 
 def _warn_of_many_keys(store: Store) -> None:
-    from tuning_registry.operations.inventory import MANY_KEYS, kernels_with_many_keys
+    from tuning_registry.operations.reports.inventory import MANY_KEYS, kernels_with_many_keys
 
     for arch, kernel, number in kernels_with_many_keys(store):
         print_message(
@@ -114,6 +115,13 @@ def _print_notes(report: IngestReport) -> None:
             f"note: {count_of(count, 'recording')} {verb} the same votes or timings as run {printable(name)!r}. Both runs "
             f"count; to stop counting one, use registry runs withdraw"
         )
+    for name, kernels in report.other_sources.items():
+        print_message(
+            f"warning: ranks of run {printable(name)!r} ran different code: the source of "
+            f"{', '.join(map(printable, kernels))} differs between ranks, so their votes compare different kernels"
+        )
+    for texts in report.spellings:
+        print_message(spelling_note(texts))
     for arch in report.strange_archs:
         print_message(f"note: {printable(arch)!r} is not a known architecture; stored as given")
     if report.unowned_caches:
@@ -158,7 +166,7 @@ def misses(
     exit_code: ExitCode = False,
 ) -> None:
     """Show entries that pinned runs did not find in their tables, and that should be recorded next."""
-    from tuning_registry.operations.misses import find_misses
+    from tuning_registry.operations.reports.misses import find_misses
 
     store = target.open()
     found, matched = find_misses(store, target.selection, unrecorded=unrecorded)

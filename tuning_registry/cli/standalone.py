@@ -32,8 +32,8 @@ def merge(
     triton: StatedTriton = None,
 ) -> None:
     """Merge recordings into a table."""
-    from tuning_registry.operations.export import ExportOptions, export_table, only_arch
     from tuning_registry.operations.ingest.ingest import IngestOptions, ingest_in_memory
+    from tuning_registry.operations.tables.export import ExportOptions, export_table, only_arch
 
     store = ingest_in_memory(paths, IngestOptions(triton=triton), track_files)
     selection = Selection(arch=arch or only_arch(store))
@@ -48,7 +48,7 @@ def report(
 ) -> None:
     """Report the disagreements among recordings. Exits 1 if the recordings hold no votes."""
     from tuning_registry.operations.ingest.ingest import ingest_in_memory
-    from tuning_registry.operations.votes import find_disagreements
+    from tuning_registry.operations.reports.votes import find_disagreements
 
     store = ingest_in_memory(paths, track=track_files)
     found, total = find_disagreements(store, Selection())

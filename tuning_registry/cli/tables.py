@@ -24,9 +24,9 @@ from tuning_registry.wording import count_of
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
     from tuning_registry.model.selection import Selection
-    from tuning_registry.operations.differences import TableComparison
-    from tuning_registry.operations.export import ExportOptions
-    from tuning_registry.operations.exported import Export
+    from tuning_registry.operations.tables.differences import TableComparison
+    from tuning_registry.operations.tables.export import ExportOptions
+    from tuning_registry.operations.tables.exported import Export
     from tuning_registry.rules.table_diff import EntryChange
 
 Table = Annotated[Path, typer.Argument(metavar="TABLE", help="Table file.")]
@@ -70,7 +70,7 @@ def export(
     ] = 0.0,
 ) -> None:
     """Write the canonical table of one architecture: one config per entry."""
-    from tuning_registry.operations.export import ExportOptions, export_table
+    from tuning_registry.operations.tables.export import ExportOptions, export_table
 
     store = target.open()
     options = ExportOptions(
@@ -103,7 +103,7 @@ def _replaced_table(output: Path | None) -> TunedTable | None:
 def _remember(store: Store, made: Export, selection: Selection, options: ExportOptions, output: str) -> None:
     """Record the export in the database; if this user may not write to it, print a note instead."""
     from tuning_registry.operations.authors import current_user
-    from tuning_registry.operations.export_log import remember_export
+    from tuning_registry.operations.tables.export_log import remember_export
 
     try:
         remember_export(store, made, selection, options, output=printable(output),
@@ -114,7 +114,7 @@ def _remember(store: Store, made: Export, selection: Selection, options: ExportO
 
 def write_export(made: Export, output: Path | None) -> None:
     """Write a table to its file or stdout, and print a summary."""
-    from tuning_registry.operations.exported import UNKNOWN_DEVICE
+    from tuning_registry.operations.tables.exported import UNKNOWN_DEVICE
 
     if output is None or _is_stdout(output):
         where = "stdout"
@@ -189,7 +189,7 @@ def diff(
 
 
 def _with_votes(target: Target, old: str) -> list[EntryChange]:
-    from tuning_registry.operations.differences import compare_with_votes, table_or_run
+    from tuning_registry.operations.tables.differences import compare_with_votes, table_or_run
 
     store = target.open()
     compared = compare_with_votes(store, table_or_run(store, old, target.selection.arch), target.selection)
@@ -198,7 +198,7 @@ def _with_votes(target: Target, old: str) -> list[EntryChange]:
 
 
 def _between(target: Target, old: str, new: str) -> list[EntryChange]:
-    from tuning_registry.operations.differences import compare_tables, table_or_run
+    from tuning_registry.operations.tables.differences import compare_tables, table_or_run
 
     store = target.open()
     before, after = (table_or_run(store, name, target.selection.arch) for name in (old, new))
@@ -226,7 +226,7 @@ def check(target: Target, path: Table) -> None:
 
     Lists the problems it finds and exits 1 if there are any.
     """
-    from tuning_registry.operations.checking import check_table
+    from tuning_registry.operations.tables.checking import check_table
 
     table = read_table(path)
     found = check_table(target.open(), table, target.selection)
@@ -254,7 +254,7 @@ def exports(
     style: FormatOption = Format.table,
 ) -> None:
     """List the tables exported to files, newest first. Finds the votes behind a digest in a log."""
-    from tuning_registry.operations.export_log import list_exports
+    from tuning_registry.operations.tables.export_log import list_exports
 
     found = list_exports(target.open(), digest, arch)
     print_data(render_exports(found, style))

@@ -18,15 +18,16 @@ from tuning_registry.rendering.costs import render_costs
 from tuning_registry.rendering.explanations import near_key_text, render_explained
 from tuning_registry.rendering.inventory import render_kernels, render_keys
 from tuning_registry.rendering.ranks import render_ranks
-from tuning_registry.rendering.votes import render_disagreements, render_winners
+from tuning_registry.rendering.votes import render_disagreements, render_winners, spelling_note
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.rules.overrides import Overrides
+from tuning_registry.rules.spellings import alike
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
     from tuning_registry.operations.election.tally import EntryVotes
-    from tuning_registry.operations.explained import Explanation
+    from tuning_registry.operations.reports.explained import Explanation
 
 
 @command(
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 )
 def winners(target: Target, policy: PolicyOption = Policy.MAJORITY, style: FormatOption = Format.table) -> None:
     """Show the elected config of every entry, with its votes."""
-    from tuning_registry.operations.votes import find_winners
+    from tuning_registry.operations.reports.votes import find_winners
 
     store = target.open()
     found = find_winners(store, target.selection, policy)
@@ -64,8 +65,8 @@ def disagreements(
     exit_code: ExitCode = False,
 ) -> None:
     """Show the entries on which ranks disagree, and which ranks chose which config."""
-    from tuning_registry.operations.costs import CONFLICT, NOT_TIMED, find_costs
-    from tuning_registry.operations.votes import find_disagreements
+    from tuning_registry.operations.reports.costs import CONFLICT, NOT_TIMED, find_costs
+    from tuning_registry.operations.reports.votes import find_disagreements
 
     store = target.open()
     if cost:
@@ -82,6 +83,8 @@ def disagreements(
         print_data(render_disagreements(split, style))
     print_message(split_of(len(split), total) + more if total else nothing_matches(store, target.selection.kernel))
     _print_overrides(store, split)
+    for texts in sorted({group for entry in split for group in alike(choice.config for choice in entry.choices)}):
+        print_message(spelling_note(texts))
     if exit_code and (split or not total):
         raise typer.Exit(1)
 
@@ -121,7 +124,7 @@ def kernels(
     style: FormatOption = Format.table,
 ) -> None:
     """List the recorded kernels with their numbers of entries, ranks, votes and disagreements."""
-    from tuning_registry.operations.inventory import list_kernels
+    from tuning_registry.operations.reports.inventory import list_kernels
 
     store = target.open()
     found = list_kernels(store, replace(target.selection, kernel=pattern))
@@ -139,7 +142,7 @@ def keys(
     style: FormatOption = Format.table,
 ) -> None:
     """List the recorded keys of a kernel with their votes, the votes of the winner, and the number of configs chosen."""
-    from tuning_registry.operations.inventory import list_keys
+    from tuning_registry.operations.reports.inventory import list_keys
 
     store = target.open()
     found = list_keys(store, replace(target.selection, kernel=kernel))
@@ -172,7 +175,7 @@ def explain(
 
     Exits 1 if the entry was never recorded.
     """
-    from tuning_registry.operations.explain import explain as find_explanation
+    from tuning_registry.operations.reports.explain import explain as find_explanation
 
     store = target.open()
     found = find_explanation(store, target.selection, key, policy)
@@ -222,7 +225,7 @@ def ranks(
     ] = False,
 ) -> None:
     """Compare each rank with the others by dissenting votes and timings, and find outliers."""
-    from tuning_registry.operations.ranks import compare_ranks
+    from tuning_registry.operations.reports.ranks import compare_ranks
 
     store = target.open()
     fleet = compare_ranks(store, target.selection)

@@ -15,6 +15,7 @@ _LOOKED_UP: Final = (
     "environments",
     "environment_modules",
     "source_sets",
+    "kernel_sources",
     "hardware",
     "recorded_runs",
     "recordings",

@@ -42,8 +42,19 @@ class Writing(Reading):
                 sa.update(schema.recordings).where(schema.recordings.c.id.in_(chunk)).values(superseded_at=now)
             )
 
-    def delete_replaced(self, recording_id: int, *, timings: bool) -> None:
-        """Delete what a later state of a recording states anew: observations and counts of votes, and maybe timings."""
+    def delete_replaced(self, recording_id: int, retracted: Sequence[int], *, timings: bool) -> None:
+        """Delete what a later state of a recording states anew: observations and counts of votes, and maybe timings.
+
+        Args:
+            recording_id: The recording.
+            retracted: Ids of entries whose vote is deleted.
+            timings: Whether timings and candidate sets are deleted.
+        """
+        votes = schema.votes
+        for chunk in in_chunks(retracted):
+            self.connection.execute(
+                sa.delete(votes).where(votes.c.entry_id.in_(chunk), votes.c.recording_id == recording_id)
+            )
         tables = [schema.observations, schema.recording_archs]
         for table in [*tables, schema.timings, schema.candidate_sets] if timings else tables:
             self.connection.execute(sa.delete(table).where(table.c.recording_id == recording_id))

@@ -15,7 +15,7 @@ from tuning_registry.rendering.votes import entry_title, tie_mark, voters_text
 from tuning_registry.wording import count_of, slower_text
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
-    from tuning_registry.operations.costs import DisagreementCost
+    from tuning_registry.operations.reports.costs import DisagreementCost
     from tuning_registry.rules.evidence import Gap, Slowdown
 
 _ENTRY: Final = (
@@ -89,6 +89,9 @@ def _summary(found: DisagreementCost) -> Iterable[str]:
                 f"Over all {ranks}, the elected config's median time is {found.fleet.percent:.1f} % above that of the "
                 f"fastest config, {fastest} ({_noise(found.fleet)})."
             )
+    if clear := sum(gap is not None and not gap.is_within_noise for gap in found.gaps):
+        # An average over several choices may hide what a single one shows beyond its noise.
+        yield f"Differs from the elected config beyond the noise: {clear} of {len(found.gaps)} other choices."
 
 
 def _noise(slowdown: Slowdown) -> str:

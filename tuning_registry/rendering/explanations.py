@@ -14,7 +14,7 @@ from tuning_registry.rendering.votes import entry_title, voters_text
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
-    from tuning_registry.operations.explained import ExplainedConfig, ExplainedEntry
+    from tuning_registry.operations.reports.explained import ExplainedConfig, ExplainedEntry
     from tuning_registry.rules.near_keys import NearKey
 
 _COLUMNS: Final = ("arch", "kernel", "key", "elected", "why", "recordings_on_arch", "stale_recordings", "config", "votes",
@@ -60,7 +60,9 @@ def _block(found: ExplainedEntry) -> str:
         lines.append(f"stale: {count_of(found.stale, 'recording')} chose from other candidates than the newest one")
     for one in found.overrides:
         until = f" until {one.until}" if one.until else ""
-        lines.append(f"#{one.id} {one.action} of {title_of(one.config)} for {one.key}{until}, {one.author}: {one.reason}")
+        lines.append(
+            f"#{one.id} {one.action} of {title_of(one.config)} for {one.key}{until}, {one.author}: {one.reason}"
+        )
     lines += [f"{count_of(n, 'recording')} did not vote: {reason}" for reason, n in found.observed.items()]
     text = join_lines([entry_title(entry), *(printable(_INDENT + line) for line in lines)])
     table = render_columns([_row(one, found) for one in found.configs], _shown(found)) if found.configs else ""

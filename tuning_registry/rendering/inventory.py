@@ -9,7 +9,7 @@ from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, columns_in_use, render_columns, render_results
 
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
-    from tuning_registry.operations.inventory import RecordedKernel, RecordedKey
+    from tuning_registry.operations.reports.inventory import RecordedKernel, RecordedKey
 
 _KERNEL: Final = ("arch", "kernel", "entries", "ranks", "votes", "disagreements")
 _KEY: Final = ("arch", "kernel", "key", "votes", "winner_votes", "configs", *GROUP)

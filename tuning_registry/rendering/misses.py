@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tuning_registry.rendering.base import Format, render_columns, render_results
 
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
-    from tuning_registry.operations.misses import MissedEntry
+    from tuning_registry.operations.reports.misses import MissedEntry
 
 _COLUMNS: Final = ("arch", "kernel", "key", "reason", "ranks", "runs", "recorded")
 # Kernel and key come last, since they can be long.

@@ -9,7 +9,7 @@ from tuning_registry.formats.short_configs import short_config
 from tuning_registry.rendering.base import SECONDS, Format, Record, columns_in_use, render_columns, render_results
 
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
-    from tuning_registry.operations.export_log import ExportRecord
+    from tuning_registry.operations.tables.export_log import ExportRecord
     from tuning_registry.rules.overrides import Override
 
 _OVERRIDE: Final = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tuning_registry.rendering.base import Format, Record, render_columns, render_results
 
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
-    from tuning_registry.operations.ranks import Rank
+    from tuning_registry.operations.reports.ranks import Rank
 
 _COLUMNS: Final = ("run", "rank", "host", "device", "votes", "dissenting_votes", "timings", "slowdown_percent", "outlier",
                    "reasons")  # fmt: skip

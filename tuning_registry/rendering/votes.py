@@ -101,3 +101,9 @@ def voters_text(voters: Mapping[str, Sequence[int]] | None) -> str:
             shown = f"{shown[:_LONGEST_RANKS].rpartition(',')[0]},... ({len(ranks)} ranks)"
         parts.append(f"{'ranks' if len(ranks) > 1 else 'rank'} {shown} of {run}")
     return "; ".join(parts)
+
+
+def spelling_note(texts: Iterable[str]) -> str:
+    """The note about configs that differ in spelling alone."""
+    shown = ", ".join(short_config(text) for text in texts)
+    return f"note: Triton cannot tell these configs apart, but their votes are counted separately: {shown}"

@@ -5,8 +5,10 @@ Pure, standard library only. A distance is the sum of the differences of whole n
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import sub
@@ -63,12 +65,15 @@ def _built(points: list[_Point]) -> Tree:
     return _Branch(field, at, _built(below), _built(above))
 
 
-def from_nearest(trees: Iterable[tuple[int, Tree]], asked: Places) -> Iterator[tuple[int, str]]:
+def from_nearest(
+    trees: Iterable[tuple[int, Tree]], asked: Places, count: int | None = None
+) -> Iterator[tuple[int, str]]:
     """The keys of some trees with their distances, the nearest first; of equal ones the smaller text.
 
     Args:
         trees: Each with what it adds to the distance of all of its keys.
         asked: The places that distances are taken from.
+        count: How many keys are wanted, by default all. These are found faster, and keys after them may be missing.
     """
     number = itertools.count()  # keeps entries of the heap that are equal so far from being compared any further
     nowhere = (0,) * len(asked)
@@ -79,6 +84,8 @@ def from_nearest(trees: Iterable[tuple[int, Tree]], asked: Places) -> Iterator[t
     ]
     heapq.heapify(heap)
     push = heapq.heappush
+    closest: list[int] = []  # the least distances so far, as many as are wanted
+    furthest = math.inf
     while heap:
         distance, _, _, _, found, added, outside = heapq.heappop(heap)
         if isinstance(found, tuple):
@@ -88,12 +95,19 @@ def from_nearest(trees: Iterable[tuple[int, Tree]], asked: Places) -> Iterator[t
         elif isinstance(found, _Leaf):
             for places, texts in found.points:
                 apart = added + sum(map(abs, map(sub, asked, places)))
-                push(heap, (apart, True, texts[0], next(number), texts, added, outside))
+                if apart <= furthest:
+                    push(heap, (apart, True, texts[0], next(number), texts, added, nowhere))
+                    if count is not None:
+                        bisect.insort(closest, apart)
+                        del closest[count:]
+                        furthest = closest[-1] if len(closest) == count else furthest
         else:
             field = found.field
             beyond = asked[field] - found.at
             near, far = (found.below, found.above) if beyond < 0 else (found.above, found.below)
             push(heap, (distance, False, "", next(number), near, added, outside))
             least = max(outside[field], abs(beyond))
-            moved = (*outside[:field], least, *outside[field + 1 :])
-            push(heap, (distance - outside[field] + least, False, "", next(number), far, added, moved))
+            at_least = distance - outside[field] + least
+            if at_least <= furthest:
+                moved = (*outside[:field], least, *outside[field + 1 :])
+                push(heap, (at_least, False, "", next(number), far, added, moved))

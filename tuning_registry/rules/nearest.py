@@ -125,7 +125,7 @@ class RecordedKeys:
         family = self._families.get(asked.numbers)
         if family is None:
             return [], ""
-        near = list(itertools.islice(family.from_nearest(asked), NEIGHBOURS))
+        near = list(itertools.islice(family.from_nearest(asked, NEIGHBOURS), NEIGHBOURS))
         keys = [found for _, found in near]
         portions, _ = shares([distance for distance, _ in near], family.distances(keys), _NOISE)
         scores = [0] * len(candidates)
@@ -170,10 +170,10 @@ class _Family:
             groups.setdefault(fields.others, {}).setdefault(self._scaled(fields), []).append(key)
         self._groups: dict[_Others, Tree] = {others: build(points) for others, points in groups.items()}
 
-    def from_nearest(self, asked: Fields) -> Iterator[tuple[int, str]]:
-        """The keys with their distances, the nearest first."""
+    def from_nearest(self, asked: Fields, count: int | None = None) -> Iterator[tuple[int, str]]:
+        """The keys with their distances, the nearest first; after `count` keys some may be missing."""
         trees = [(self._added(asked, others), tree) for others, tree in self._groups.items()]
-        return from_nearest(trees, self._scaled(asked))
+        return from_nearest(trees, self._scaled(asked), count)
 
     def distances(self, keys: Sequence[str]) -> list[list[int]]:
         """The distances of some of the keys to each other."""

@@ -15,7 +15,7 @@ from tuning_registry.runtime.agreement import (
 from tuning_registry.runtime.choices import Choice
 from tuning_registry.runtime.control import active_policy, coverage_report, install, installed, uninstall
 from tuning_registry.runtime.misses import Miss
-from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.provenance import provenance
 from tuning_registry.runtime.triton.coverage import CoverageReport
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tuning_registry.errors import RegistryError
 from tuning_registry.runtime.control import install
-from tuning_registry.runtime.options import add_policy_options, option_variables, policy_from_options
+from tuning_registry.runtime.policies.options import add_policy_options, option_variables, policy_from_options
 
 _NAME: Final = "python -m tuning_registry.runtime"
 

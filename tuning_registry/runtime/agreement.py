@@ -17,7 +17,7 @@ from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.control import active_session, policy_changes
 from tuning_registry.runtime.job.collectives import Group, all_gather_bytes, all_gather_numbers, current_group
 from tuning_registry.runtime.job.place import current_place
-from tuning_registry.runtime.weak_map import WeakIdentityMap
+from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
 
 _DIGEST_BYTES = 8  # per entry and per config; collisions become likely near 2^32 entries, and jobs have thousands
 

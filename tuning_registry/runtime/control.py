@@ -15,14 +15,15 @@ from tuning_registry.errors import FormatError, LaunchError, PolicyError, Regist
 from tuning_registry.locations import absolute_location
 from tuning_registry.log import notify, warn
 from tuning_registry.runtime.guard import fault_counts, guarded, reset_faults
-from tuning_registry.runtime.options import environment_fields, policy_from_environment, variable_of
-from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.pinning.tables import TableSource
+from tuning_registry.runtime.policies.options import environment_fields, policy_from_environment, variable_of
+from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.recording.recorders import all_recorders, recorder_for
 from tuning_registry.runtime.session import Session
 from tuning_registry.runtime.summary import log_start
-from tuning_registry.runtime.tables import TableSource
 from tuning_registry.runtime.triton.adapter import Adapter, check_supported, is_installed
 from tuning_registry.runtime.triton.coverage import CoverageReport
+from tuning_registry.runtime.triton.keys import rename_modules
 
 _PATIENCE_S: Final = 2.0  # how long replacing a policy waits for its recording to be finished; the exit waits longer
 
@@ -288,6 +289,7 @@ def _switch(session: Session | None, adapter: Adapter | None, *, suspends: bool 
     recorder = None if session is None else session.recorder
     if recorder is not None:
         recorder.resume()
+    rename_modules(() if session is None else session.policy.module_names)
     if adapter is not None:
         adapter.attach(previous)
     elif previous is not None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tuning_registry.log import warn
-from tuning_registry.runtime.decision import FAULT
 from tuning_registry.runtime.guard import warn_once
-from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.policies.policy import AutotunePolicy
 
+FAULT: Final = "fault"  # the reason of a miss: in this package, before the table could be asked
 _LOGGED: Final = 20  # a job may miss thousands of keys on each rank
 _INSTEAD: Final[Mapping[str, str]] = {
     "min_cost": "launching the candidate with the lowest static estimate",
@@ -26,7 +26,7 @@ class Miss(NamedTuple):
         arch: Architecture.
         kernel: Qualified kernel name.
         key: Shape key; empty if the call has none.
-        reason: `no table`, `no kernel`, `ambiguous name`, `no key`, `not a candidate`, `ambiguous config`,
+        reason: `no table`, `no kernel`, `no key`, `unusable entry`, `banned`, `not a candidate`, `ambiguous config`,
             `pruned away`, `unsupported key` or `fault` (in this package; see the log).
         source: What decided instead: `block_sizes`, `min_cost` or `timed`; `error` if the launch was refused.
     """

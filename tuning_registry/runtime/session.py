@@ -10,14 +10,14 @@ from tuning_registry.errors import FormatError
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import live_config_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
-from tuning_registry.runtime.decision import FAILED, UNSUPPORTED_KEY, Decision, describe_table
 from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
 from tuning_registry.runtime.job.devices import UNKNOWN, Device, Devices
 from tuning_registry.runtime.misses import Miss, MissLog
-from tuning_registry.runtime.pinning import Pinning
-from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.pinning.decision import FAILED, UNSUPPORTED_KEY, Decision, describe_table
+from tuning_registry.runtime.pinning.launches import Pinning
+from tuning_registry.runtime.pinning.tables import TableSource
+from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.summary import log_end
-from tuning_registry.runtime.tables import TableSource
 from tuning_registry.runtime.triton import coverage, watch
 from tuning_registry.runtime.triton.adapter import Adapter, current_target
 from tuning_registry.runtime.triton.coverage import Coverage, CoverageReport

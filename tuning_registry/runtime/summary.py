@@ -11,8 +11,8 @@ from tuning_registry.model.names import lookup_key
 from tuning_registry.runtime.choices import ChoiceLog
 from tuning_registry.runtime.job.announce import announce
 from tuning_registry.runtime.misses import MissLog
-from tuning_registry.runtime.policy import AutotunePolicy
-from tuning_registry.runtime.tables import TableSource
+from tuning_registry.runtime.pinning.tables import TableSource
+from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.triton.coverage import OUT_OF_SCOPE, counted
 from tuning_registry.wording import count_of, list_some
 

@@ -10,7 +10,7 @@ from tuning_registry.db.store import Store
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.export import ExportOptions, export_table
+from tuning_registry.operations.tables.export import ExportOptions, export_table
 
 A, B, C = config(B=1), config(B=2), config(B=3)
 SM90 = Selection(arch="sm90")

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Json, config, version_1, version_2, write_recording
+from tests.conftest import Cli, Json, config, version_1, version_2, write_recording
 from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.errors import ConflictError
+from tuning_registry.model.records import TWO_SOURCES
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.runs import list_runs
-from tuning_registry.operations.votes import find_winners
 
 A, B, C = config(B=16), config(B=8), config(B=4)
 TIMES = [[A, [1.0, 0.9, 1.1]], [B, [2.0, 1.9, 2.1]], [C, None]]
@@ -141,6 +142,24 @@ def test_a_recording_that_changed_otherwise_is_refused(store: Store, tmp_path: P
     assert content(store) == before
 
 
+def test_votes_of_a_name_that_two_functions_share_are_retracted(store: Store, tmp_path: Path) -> None:
+    seen = {"M=1": {"config": A, "reason": TWO_SOURCES}, "M=2": {"config": B, "reason": TWO_SOURCES}}
+    first = version_2({"sm90": {"k": {"M=1": A}, "other": {"M=1": A}}}, timings={"sm90": {"k": {"M=1": TIMES}}})
+    later = version_2({"sm90": {"other": {"M=1": A}}}, timings={"sm90": {"k": {"M=1": TIMES}}},
+                      observations={"sm90": {"k": seen}})  # fmt: skip
+    early = write_recording(tmp_path / "early.rank0.json", first)
+    late = write_recording(tmp_path / "late.rank0.json", later)
+    take(store, early, run=None)
+    assert take(store, late, run=None).completed == 1
+    found = content(store)
+    assert ([row[2] for row in found["votes"]], len(found["observations"])) == (["M=1"], 2)
+    assert take(store, early, run=None).already == 1  # a late arrival brings no vote back
+    assert content(store) == found
+    once = Store(parse_url(str(tmp_path / "once.db")))
+    take(once, late, run=None)
+    assert content(once) == found
+
+
 def test_another_process_and_a_file_without_an_id_complete_nothing(store: Store, tmp_path: Path) -> None:
     grown = {"sm90": {"k": {"M=1": A, "M=2": A}}}
     take(store, write_recording(tmp_path / "a.rank0.json", version_2({"sm90": {"k": {"M=1": A}}}, 1)), run=None)
@@ -195,3 +214,28 @@ def test_as_run_records_a_process_under_a_second_name(store: Store, tmp_path: Pa
     grown = write_recording(tmp_path / "a.rank0.json", version_2({"sm90": {"k": {"M=1": A, "M=2": A}}}))
     assert take(store, grown, run=None).completed == 1
     assert take(store, grown, run=None, as_run="second").completed == 1
+
+
+def test_ranks_that_ran_different_code_are_named(store: Store, cli: Cli, tmp_path: Path) -> None:
+    votes = {"sm90": {"pkg.k": {"M=1": A}, "pkg.same": {"M=1": A}}}
+    for rank in range(3):
+        sources = {"pkg.k": str(rank // 2) * 64, "pkg.same": "7" * 64}
+        document = version_2(votes, rank, rank=rank, run="job", sources=sources)
+        write_recording(tmp_path / f"{rank}.json", document)
+    first = take(store, tmp_path / "0.json", tmp_path / "1.json", run=None)
+    assert first.other_sources == {}
+    report = take(store, tmp_path / "2.json", run=None)
+    assert report.to_dict()["other_sources"] == {"job": ["pkg.k"]}
+    assert "ranks of run 'job' ran different code: the source of pkg.k differs" in cli("ingest", tmp_path).stderr
+
+
+def test_configs_that_triton_cannot_tell_apart_are_reported(store: Store, cli: Cli, tmp_path: Path) -> None:
+    configs = [config(EVEN_K=True, B=128), config(EVEN_K=1, B=128), config(EVEN_K=True, B=128.0), config(B=64)]
+    for rank, chosen in enumerate(configs):
+        write_recording(tmp_path / f"{rank}.json", version_1({"sm90": {"k": {"M=1": chosen}}}, rank=rank))
+    (texts,) = take(store, tmp_path, run=None).spellings
+    assert len(texts) == 3
+    for words in (("ingest", tmp_path), ("disagreements",)):
+        assert cli(*words).stderr.count("note: Triton cannot tell these configs apart") == 1
+    apart = version_1({"sm90": {"k": {"M=1": config(B="128")}}}, rank=9)
+    assert take(store, write_recording(tmp_path / "x" / "9.json", apart), run=None).spellings == []

@@ -16,9 +16,9 @@ from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, RecordingError, RegistryError, UsageError
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.export import export_table
+from tuning_registry.operations.reports.votes import find_disagreements, find_winners
 from tuning_registry.operations.runs import list_runs
-from tuning_registry.operations.votes import find_disagreements, find_winners
+from tuning_registry.operations.tables.export import export_table
 
 REAL = sorted(H200.glob("rec.rank*.json"))
 A, B = config(B=16), config(B=8, num_warps=8)

@@ -16,9 +16,9 @@ from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.ingest.ingest import IngestReport
+from tuning_registry.operations.reports.status import describe_status
+from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.runs import list_runs, withdraw_run
-from tuning_registry.operations.status import describe_status
-from tuning_registry.operations.votes import find_winners
 
 REAL = sorted(H200.glob("rec.rank*.json"))
 A, B = config(B=16), config(B=8, num_warps=8)

@@ -14,9 +14,9 @@ from tuning_registry.errors import ConflictError, FormatError, RecordingError
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.records import candidate_set_digest
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.export import export_table
+from tuning_registry.operations.reports.status import describe_status
 from tuning_registry.operations.runs import list_runs, withdraw_run
-from tuning_registry.operations.status import describe_status
+from tuning_registry.operations.tables.export import export_table
 
 A, B = config(B=16), config(B=8, num_warps=8)
 TIMED = {"sm90": {"k": {"M=1": [[A, [0.2, 0.1, 0.3]], [B, [float("inf")] * 3]]}}}

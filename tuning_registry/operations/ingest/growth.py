@@ -11,12 +11,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db import queries, schema
-from tuning_registry.db.batch import Batch
-from tuning_registry.db.ingest_plan import Growth
-from tuning_registry.db.pending import Content, Pending
+from tuning_registry.db.ingestion.batch import Batch
+from tuning_registry.db.ingestion.pending import Content, Pending
+from tuning_registry.db.ingestion.plan import Growth
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.model.canonical import text_digest
-from tuning_registry.model.records import unpack_times
+from tuning_registry.model.records import TWO_SOURCES, unpack_times
 
 
 class StoredState:
@@ -44,14 +44,22 @@ class StoredState:
         self._numbers = {identity: number for number, identity in self._entry_ids.items()}
         self._config_ids = self._ids_of_configs()
         self._observed = transaction.rows(queries.contents.observations_of(old["id"]))
-        self._votes = self._held(queries.contents.votes_held, content.votes.items())
+        # Winners that may have been votes before: a second function of the kernel's name has come since.
+        self._doubted = {
+            entry: config
+            for entry, (config, reason) in content.observations.items()
+            if reason == TWO_SOURCES and config is not None
+        }
+        held = self._held(queries.contents.votes_held, [*content.votes.items(), *self._doubted.items()])
+        self._votes = held - self._doubted.keys()
+        self._retracted = held & self._doubted.keys()
         firsts = [(entry, timed.configs[0]) for entry, (timed, _) in content.timings.items() if timed.configs]
         self._timings = self._held(queries.contents.timings_held, firsts)
         self._sets = self._held_sets()
 
     def growth(self) -> Growth | None:
         """What of the file is stored already, if everything that is stored is in the file."""
-        held = {entry: self._content.votes[entry] for entry in self._votes}
+        held = {entry: (self._content.votes | self._doubted)[entry] for entry in self._votes | self._retracted}
         if not (self._batch.votes_digest(held) == self._old["votes_digest"] or not (held or self._holds_votes())):
             return None
         if not self._observations_are_kept() or not _facts_grew(self._old, self._record):
@@ -72,6 +80,7 @@ class StoredState:
             timings=timings,
             candidate_sets=sets,
             replaces_timings=replaces,
+            retracted=sorted(self._entry_ids[entry] for entry in self._retracted),
             new_votes=len(content.votes) - len(self._votes),
             new_timings=sum(len(one.configs) for entry, (one, _) in content.timings.items() if entry not in timings),
             new_observations=len(content.observations.keys() - observed),
@@ -87,8 +96,9 @@ class StoredState:
             not in seen
         ]
         settled = self._voted_on(unseen)
+        doubted = {self._numbers.get(row["entry_id"]) for row in self._observed if row["reason"] == TWO_SOURCES}
         return (
-            self._content.votes.keys() <= self._votes
+            self._content.votes.keys() <= self._votes | doubted
             and settled.issuperset(unseen)
             and self._holds_times(self._content.timings.keys() - settled)
             and all(stated in self._sets or stated[0] in settled for stated in self._content.candidate_sets)
@@ -120,7 +130,7 @@ class StoredState:
             entry = self._numbers.get(row["entry_id"])
             if entry is None:
                 return False
-            if entry in self._content.votes:
+            if entry in self._content.votes and row["reason"] != TWO_SOURCES:
                 continue
             config, reason = self._content.observations.get(entry, (None, None))
             if (row["config_id"], row["reason"]) != (None if config is None else self._config_ids.get(config), reason):

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tuning_registry.db import queries
-from tuning_registry.db.batch import Batch
-from tuning_registry.db.ingest_plan import Growth, IngestPlan
-from tuning_registry.db.pending import Pending
+from tuning_registry.db.ingestion.batch import Batch
+from tuning_registry.db.ingestion.pending import Pending
+from tuning_registry.db.ingestion.plan import Growth, IngestPlan
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.errors import ConflictError, RegistryError, printable

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tuning_registry.db import queries
-from tuning_registry.db.batch import Batch
-from tuning_registry.db.ingest_plan import Growth
-from tuning_registry.db.pending import KINDS, Pending
+from tuning_registry.db.ingestion.batch import Batch
+from tuning_registry.db.ingestion.pending import KINDS, Pending
+from tuning_registry.db.ingestion.plan import Growth
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.operations.ingest.growth import StoredState
 

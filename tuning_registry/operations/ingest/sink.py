@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuning_registry.db.batch import Batch
+from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.model.records import Recording

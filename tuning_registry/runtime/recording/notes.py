@@ -118,8 +118,8 @@ class Notes:
         if kernel in self._ambiguous:
             return
         self._ambiguous.add(kernel)
-        warn_once(("two sources", kernel), "two functions of different source are called %s, so its winners are recorded as "
-                  "observations, which do not vote; give each function a name of its own", kernel)  # fmt: skip
+        warn_once(("two sources", kernel), "two functions with different source code are named %s, so its winners are recorded as "
+                  "observations, which do not vote; give each function a unique name", kernel)  # fmt: skip
         for place in [place for place in self._votes if place[1] == kernel]:
             self._observations[place] = Observation(self._votes.pop(place), TWO_SOURCES)
             self._unserialized.append(place)
@@ -182,7 +182,12 @@ class Notes:
         if text is not None:
             self.texts[section].setdefault(arch, {}).setdefault(kernel, {})[key] = text
         elif key in self.texts[section].get(arch, {}).get(kernel, {}):
-            del self.texts[section][arch][kernel][key]
+            kernels = self.texts[section][arch]
+            del kernels[kernel][key]
+            if not kernels[kernel]:
+                del kernels[kernel]
+            if not kernels:
+                del self.texts[section][arch]
 
     def _first_spelling(self, entry: Entry) -> Entry:
         """The spelling in which an entry was first seen: True, 1 and 1.0 are one key."""

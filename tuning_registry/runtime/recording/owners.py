@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -50,6 +51,12 @@ class Owners:
             if name is not None:
                 self._version.setdefault(name, version)
             self._owner[top] = name
+
+
+def is_importable(module: str) -> bool:
+    """Whether another process could import this top-level module by its name; `sys.modules` alone does not count."""
+    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+    return any(find is not None and find(module, None) is not None for find in finders)
 
 
 def _modules(kernels: Iterable[str]) -> set[str]:

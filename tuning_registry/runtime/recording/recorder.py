@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +35,7 @@ from tuning_registry.runtime.recording.background_writer import INTERVAL_S, Back
 from tuning_registry.runtime.recording.facts import find_hardware
 from tuning_registry.runtime.recording.identity import Identity
 from tuning_registry.runtime.recording.notes import Entry, Notes
-from tuning_registry.runtime.recording.owners import Owners
+from tuning_registry.runtime.recording.owners import Owners, is_importable
 from tuning_registry.runtime.recording.recording_file import RecordingFile
 from tuning_registry.runtime.recording.sink import RETRY_BUDGET_S, write_with_retries
 from tuning_registry.runtime.recording.tunings import REASONS, differ_in_hooks, texts_of, timings_of
@@ -68,6 +68,8 @@ class Recorder:
         # Absolute, since a training script may change its folder before the first write.
         self._url = absolute_location(record_path) if is_url(record_path) else None
         self._prefix = _waiting_folder(self._url) / "rec" if self._url else Path(record_path).expanduser().absolute()
+        if self._url is None:
+            guarded("looking at the folder of the recording", _warn_if_not_writable, self._prefix.parent)
         self._source = source
         self._interval_s = interval_s
         self.device = Device()  # that the last choice was made on; set by the caller
@@ -79,6 +81,7 @@ class Recorder:
         self._process = os.getpid()
         self._id = os.urandom(16).hex()  # of the process and attempt: a recording of this id only grows
         self._hardware: Hardware | None = None
+        self._modules_seen: set[str] = set()
         self._notes = Notes()
         self._writer = BackgroundWriter(self._write, self._interval_s, self._complete, stall_s=_STALL_S)
         self._file = RecordingFile(self._prefix, self._beat)
@@ -210,8 +213,20 @@ class Recorder:
             self._writer.touch()
         if self._find_hardware():
             self._writer.touch()
+        self._look_at_modules(kernels)
         self._identity.join_group()
         return self._identity.is_open
+
+    def _look_at_modules(self, kernels: Iterable[str]) -> None:
+        """Warn about kernels whose module other processes cannot have under the same name."""
+        for kernel in sorted(kernels):
+            top = top_module(kernel)
+            if top in self._modules_seen or top in {"", "__main__"}:
+                continue
+            self._modules_seen.add(top)
+            if guarded("looking for a module", is_importable, top) is False and current_place().rank == 0:
+                warn_once(("module", top), "module %s cannot be imported by its name (generated code?), so other ranks and later "
+                          "jobs may call %s differently, and their votes would not count together; name it with the policy's module_names", top, kernel)  # fmt: skip
 
     def _find_hardware(self) -> bool:
         """Ask for the hardware once a choice was made on a device; whether something new was found."""
@@ -257,6 +272,7 @@ class Recorder:
 
     def _write_last(self) -> None:
         self._find_hardware()
+        self._look_at_modules(self._notes.kernels())
         guarded("finding the owners of kernels", self._owners.find, self._notes.kernels(), self._beat)
         file = self._file
         try:
@@ -285,6 +301,15 @@ class Recorder:
     def _separate_recording(self) -> Recording:
         self._identity.start_separate_run()
         return self.recording()
+
+
+def _warn_if_not_writable(folder: Path) -> None:
+    """Warn if a folder, or the nearest one above it that exists, cannot be written."""
+    nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        warn("record_path: cannot write to the folder %s, because %s %s; the recording would be written to the temporary "
+             "folder instead. Give a prefix in a writable folder.", folder, nearest,
+             "is not writable" if nearest.is_dir() else "is not a folder")  # fmt: skip
 
 
 def _waiting_folder(url: str) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuning_registry.locations import absolute_location, is_url
 from tuning_registry.runtime.job.place import stated_run
-from tuning_registry.runtime.policy import AutotunePolicy
+from tuning_registry.runtime.policies.policy import AutotunePolicy
 
 if TYPE_CHECKING:
     from tuning_registry.runtime.recording.recorder import Recorder

@@ -28,7 +28,7 @@ from tuning_registry.runtime.triton.listener import ListenerSlot, has_listener, 
 from tuning_registry.runtime.triton.patches import Patches
 from tuning_registry.runtime.triton.pruning import PROBE, ask_pruning
 from tuning_registry.runtime.triton.watch import SINGLE, Handler, Launch, Watch
-from tuning_registry.runtime.weak_map import WeakIdentityMap
+from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
 
 _numbers: Final = itertools.count()
 

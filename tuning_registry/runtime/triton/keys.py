@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import inspect
 import re
 import textwrap
@@ -75,7 +76,31 @@ def kernel_name(autotuner: Any) -> str:
     function = getattr(autotuner, "base_fn", autotuner)
     while hasattr(function, "fn"):
         function = function.fn
-    return f"{function.__module__}.{function.__name__}"
+    return f"{_names.of(str(function.__module__))}.{function.__name__}"
+
+
+def rename_modules(rules: Iterable[str]) -> None:
+    """Name the modules of kernels by `PATTERN=NAME` rules from now on; the first that matches counts."""
+    global _names  # noqa: PLW0603 - names are a fact of the process, as autotuners are
+    _names = _ModuleNames(rules)
+
+
+class _ModuleNames:
+    def __init__(self, rules: Iterable[str] = ()) -> None:
+        self._rules = [(pattern, name) for pattern, _, name in (rule.partition("=") for rule in rules)]
+        self._known: dict[str, str] = {}
+
+    def of(self, module: str) -> str:
+        """The name that a module goes by."""
+        if not self._rules:
+            return module
+        if module not in self._known:
+            matching = (name for pattern, name in self._rules if fnmatch.fnmatchcase(module, pattern))
+            self._known[module] = next(matching, module)
+        return self._known[module]
+
+
+_names = _ModuleNames()
 
 
 def source_hash(autotuner: Any) -> str | None:

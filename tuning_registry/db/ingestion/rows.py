@@ -1,0 +1,193 @@
+"""Writing the new part of a batch, according to its plan."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
+
+from tuning_registry.db import dialects, schema
+from tuning_registry.db.ingestion.batch import Batch
+from tuning_registry.db.ingestion.headers import write_headers
+from tuning_registry.db.ingestion.pending import KINDS, TimedEntry
+from tuning_registry.db.ingestion.plan import Growth, IngestPlan
+from tuning_registry.db.writing import Writing
+from tuning_registry.model.names import lookup_key, top_module
+
+V = TypeVar("V", int, str)
+K = TypeVar("K", bound=Hashable)
+# Recording ids by position in `Batch.pending`.
+Ids = Mapping[int, int]
+
+_GROUPS: Final = 100  # choices sent at a time, of up to all recordings each: a bound on memory
+_TIMING_ROWS: Final = 50_000  # sent at a time: a bound on memory
+
+
+def write_plan(transaction: Writing, batch: Batch, plan: IngestPlan, now: str) -> int:
+    """Carry out a plan.
+
+    Args:
+        transaction: The one that the plan was made in.
+        batch: The recordings.
+        plan: What to do with them.
+        now: Time of the ingest, UTC, ISO 8601.
+
+    Returns:
+        The number of entries that were new.
+    """
+    transaction.supersede(plan.supersedes, now)
+    if not plan.inserts and not plan.completes and not plan.grows:
+        return 0
+    ids = write_headers(transaction, batch, plan, now)
+    return _Ingestion(transaction, batch, ids, list(plan.grows.values())).write()
+
+
+class _Ingestion:
+    """The content of recordings that have their ids.
+
+    Args:
+        transaction: Holds the write lock.
+        batch: The content, under the batch's own numbers.
+        ids: Recording ids of the files whose content is written, by kind.
+        grown: Files of which a part is there already.
+    """
+
+    def __init__(
+        self, transaction: Writing, batch: Batch, ids: Mapping[str, Ids], grown: Sequence[Growth] = ()
+    ) -> None:
+        voting, observing, timing = (ids[kind] for kind in KINDS)
+        self._transaction = transaction
+        self._batch = batch
+        self._voting, self._observing, self._timing = voting, observing, timing
+        self._choices = [choice for choice, positions in batch.votes.items() if _any_in(positions, voting)]
+        self._sets = [stated for stated, positions in batch.candidate_sets.items() if _any_in(positions, timing)]
+        self._timed = [(place[0], one) for place, one in batch.timings.items() if _any_in(one.positions, timing)]
+        self._observed = [row for row in batch.observations if row[0] in observing]
+        self._entry_ids: dict[int, int] = {}
+        self._config_ids: dict[int, int] = {}
+        self._voted = _positions_by([(entry, one.position) for one in grown for entry in one.votes])
+        self._has_timed = _positions_by([(entry, one.position) for one in grown for entry in one.timings])
+        self._has_set = _positions_by([(stated, one.position) for one in grown for stated in one.candidate_sets])
+
+    def write(self) -> int:
+        """Insert everything; the number of entries that were new."""
+        new_entries = self._insert_entries()
+        self._insert_configs()
+        self._insert_votes()
+        self._insert_observations()
+        self._insert_candidate_sets()
+        self._insert_timings()
+        return new_entries
+
+    def _insert_entries(self) -> int:
+        numbers = {entry for entry, _ in [*self._choices, *self._sets, *self._timed]}
+        numbers |= {entry for _, entry, _, _ in self._observed}
+        rows: dict[str, dict[str, Any]] = {}
+        digests: dict[int, str] = {}
+        for number in sorted(numbers):
+            arch, kernel, key = self._batch.entries[number]
+            digest = digests[number] = self._batch.entry_digest(number)
+            rows[digest] = {"arch": arch, "kernel": kernel, "key": key,
+                            "lookup_key": lookup_key(key), "module": top_module(kernel)}  # fmt: skip
+        ids, new = self._transaction.insert_missing(schema.entries, rows)
+        self._entry_ids = {number: ids[digest] for number, digest in digests.items()}
+        return new
+
+    def _insert_configs(self) -> None:
+        numbers = {config for _, config in self._choices}
+        numbers |= {config for _, timed in self._timed for config in timed.configs}
+        numbers |= {config for _, _, config, _ in self._observed if config is not None}
+        texts = self._batch.configs
+        ids = self._transaction.insert_configs([texts[number] for number in numbers])
+        self._config_ids = {number: ids[texts[number]] for number in numbers}
+
+    def _insert_votes(self) -> None:
+        entries, configs, votes = self._entry_ids, self._config_ids, self._batch.votes
+        groups = sorted(
+            (entries[entry], configs[config], _without(votes[entry, config], self._voted.get(entry)))
+            for entry, config in self._choices
+        )
+        self._insert_groups(schema.votes, ("entry_id", "config_id"), groups, self._voting)
+        rows = [
+            {"recording_id": identity, "arch": arch, "vote_count": count}
+            for position, identity in self._voting.items()
+            for arch, count in self._batch.pending[position].vote_counts.items()
+        ]
+        self._transaction.insert_many(schema.recording_archs, rows)
+
+    def _insert_candidate_sets(self) -> None:
+        entries, sets = self._entry_ids, self._batch.candidate_sets
+        groups = sorted(
+            (entries[entry], text, _without(sets[entry, text], self._has_set.get((entry, text))))
+            for entry, text in self._sets
+        )
+        self._insert_groups(schema.candidate_sets, ("entry_id", "fingerprint"), groups, self._timing)
+
+    def _insert_observations(self) -> None:
+        rows = [
+            {"recording_id": self._observing[position], "entry_id": self._entry_ids[entry], "reason": reason,
+             "config_id": None if config is None else self._config_ids[config]}
+            for position, entry, config, reason in self._observed
+        ]  # fmt: skip
+        self._transaction.insert_many(schema.observations, rows)
+
+    def _insert_groups(
+        self, table: sa.Table, columns: tuple[str, str], groups: Sequence[tuple[int, V, array[int]]], ids: Ids
+    ) -> None:
+        """Insert one row for every position of a group that has a recording id, some groups at a time."""
+        for start in range(0, len(groups), _GROUPS):
+            part = groups[start : start + _GROUPS]
+            rows = [(entry, value, [ids[p] for p in positions if p in ids]) for entry, value, positions in part]
+            rows = [row for row in rows if row[2]]  # a group of held votes only
+            dialects.insert_unrolled(self._transaction.connection, table, columns, rows)
+
+    def _insert_timings(self) -> None:
+        """Insert the rows in the order of their key, a bounded number at a time."""
+        rows = self._timing_rows()
+        while part := list(itertools.islice(rows, _TIMING_ROWS)):
+            dialects.insert_timings(self._transaction.connection, part)
+
+    def _timing_rows(self) -> Iterator[tuple[Any, ...]]:
+        """Entry, config and recording id, median, 20th and 80th percentile in ms."""
+        timed: Sequence[tuple[int, TimedEntry]] = self._timed
+        in_order = sorted(
+            (self._entry_ids[entry], self._config_ids[config], number, place)
+            for number, (entry, one) in enumerate(timed)
+            for place, config in enumerate(one.configs)
+        )
+        nobody: AbstractSet[int] = frozenset()
+        ids = [
+            [
+                None if position in self._has_timed.get(entry, nobody) else self._timing.get(position)
+                for position in one.positions
+            ]
+            for entry, one in timed
+        ]
+        rows = itertools.chain.from_iterable(
+            zip(itertools.repeat(entry), itertools.repeat(config), ids[number], *timed[number][1].columns_of(place))
+            for entry, config, number, place in in_order
+        )
+        return filter(_has_recording, rows) if any(None in some for some in ids) else rows
+
+
+def _has_recording(row: tuple[Any, ...]) -> bool:
+    return row[2] is not None
+
+
+def _positions_by(pairs: Iterable[tuple[K, int]]) -> dict[K, set[int]]:
+    grouped: dict[K, set[int]] = {}
+    for what, position in pairs:
+        grouped.setdefault(what, set()).add(position)
+    return grouped
+
+
+def _without(positions: array[int], held: AbstractSet[int] | None) -> array[int]:
+    return positions if not held else array("i", [position for position in positions if position not in held])
+
+
+def _any_in(positions: array[int], ids: Ids) -> bool:
+    return any(position in ids for position in positions)

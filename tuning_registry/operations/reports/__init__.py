@@ -1,0 +1,1 @@
+"""What the recordings say: one module per question."""

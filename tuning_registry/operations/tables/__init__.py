@@ -1,0 +1,1 @@
+"""Tables from votes: export, comparison, checks, and the log of exports."""

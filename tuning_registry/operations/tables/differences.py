@@ -1,0 +1,220 @@
+"""The changes between two tables, or between a table and the votes, with the evidence for each."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tuning_registry.db.store import Store
+from tuning_registry.errors import SelectionError, TableError, printable
+from tuning_registry.formats.table import EXTRA, TunedTable, read_table
+from tuning_registry.model.results import Result
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import elect_entries
+from tuning_registry.operations.runs import list_runs
+from tuning_registry.operations.tables.change_evidence import with_evidence
+from tuning_registry.operations.tables.export import ExportOptions, export_table
+from tuning_registry.operations.tables.export_log import list_exports
+from tuning_registry.operations.tables.exported import Export
+from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.table_diff import EntryChange, diff_tables
+from tuning_registry.wording import count_of, list_some
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+NEVER: Final = "0001-01-01"  # a day on which no override has expired: a comparison writes no table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TableComparison(Result):
+    """A table compared with the one that the votes give now.
+
+    Attributes:
+        changes: The changes that an export would make.
+        entries: Entries of the table that would be exported.
+        selection: The votes that were compared with.
+        logged_at: When the table was exported with these filters, by the log; None if the log does not know it.
+        new: The table that would be exported.
+    """
+
+    changes: list[EntryChange]
+    entries: int
+    selection: Selection
+    logged_at: str | None
+    new: TunedTable
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as JSON holds it."""
+        return {
+            "changes": [change.to_dict() for change in self.changes],
+            "entries": self.entries,
+            "logged_at": self.logged_at,
+            "new_digest": self.new.digest,
+        }
+
+    def __str__(self) -> str:
+        """One readable line."""
+        return printable(f"{count_of(len(self.changes), 'change')} against {self.compared_with()}")
+
+    def compared_with(self) -> str:
+        """The votes that were compared with, in words."""
+        chosen = self.selection
+        filters = {
+            "run": ", ".join(chosen.runs),
+            "source": chosen.source,
+            "triton": chosen.triton,
+            "package": ", ".join(f"{name}={version}" for name, version in chosen.packages.items()),
+        }
+        shown = "; ".join(f"{name} {value}" for name, value in filters.items() if value) or "all votes"
+        return shown + (f" (as filtered when it was exported on {self.logged_at[:10]})" if self.logged_at else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Votes:
+    """The votes that a table is compared with, and the thresholds of its export."""
+
+    selection: Selection
+    min_votes: int = 1
+    min_agreement: float = 0.0
+    logged_at: str | None = None
+
+
+def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, selection: Selection) -> list[EntryChange]:
+    """The changes between two tables; with a database, with its votes and timings for each.
+
+    Args:
+        old: The earlier table.
+        new: The later table.
+        store: The database that has the evidence; None to compare without.
+        selection: Which votes are evidence.
+
+    Raises:
+        TableError: The tables are for two architectures.
+        DatabaseError: The database cannot be read.
+    """
+    if old.arch != new.arch:
+        raise TableError(f"the tables are for different architectures: {old.arch} and {new.arch}")
+    changes = diff_tables(old, new)
+    if store is None or not changes:
+        return changes
+    with store.reading() as reading:
+        election = elect_entries(reading, replace(selection, arch=old.arch), every_choice=True)
+        return with_evidence(changes, election, old.arch, new.provenance.get("triton"))
+
+
+# See docs/decisions.md, D36.
+def compare_with_votes(store: Store, table: TunedTable, selection: Selection) -> TableComparison:
+    """The changes that a new export would make to a table.
+
+    The table itself states its policy and whether it has generated `*` entries. Votes and thresholds are those of
+    `selection` if it has a filter, else those in the log of exports for the table's digest, else all votes. Expired
+    overrides apply.
+
+    Raises:
+        TableError: The table's provenance holds what no export writes.
+        SelectionError: Nothing can be exported, or only after choosing a version.
+        DatabaseError: The database cannot be read.
+    """
+    policy, generalize = _how_made(table)
+    votes = _votes_behind(store, table, selection)
+    options = ExportOptions(
+        min_votes=votes.min_votes,
+        min_agreement=votes.min_agreement,
+        policy=policy,
+        generalize_percent=generalize,
+        today=NEVER,
+    )
+    made = export_table(store, votes.selection, options)
+    new = _table_of(made)
+    changes = diff_tables(table, new)
+    if changes:
+        with store.reading() as reading:
+            election = elect_entries(reading, votes.selection, policy, every_choice=True)
+            changes = with_evidence(changes, election, table.arch)
+    return TableComparison(
+        changes=changes, entries=made.entries, selection=votes.selection, logged_at=votes.logged_at, new=new
+    )
+
+
+def table_or_run(store: Store, name: str, arch: str | None = None) -> TunedTable:
+    """The table in a file; or, if there is no such file, the table that the votes of one run would give.
+
+    Args:
+        store: The database that has the run. Not read if there is a file.
+        name: Path of a table, or name of a run.
+        arch: Architecture of the run's table; None if the run recorded only one.
+
+    Raises:
+        FileError: The file cannot be read.
+        TableError: The file is not a table.
+        SelectionError: There is neither a file nor a run of this name, or the run recorded several architectures.
+        DatabaseError: The database cannot be read.
+    """
+    if os.path.exists(name):  # noqa: PTH110  # false where Path.exists raises
+        return read_table(Path(name))
+    if "/" in name or name.endswith(".json") or store.revision() is None:
+        return read_table(Path(name))  # names the file that is missing
+    archs = {one for run in list_runs(store) if run.name == name for one in run.archs}
+    if not archs:
+        raise SelectionError(f"{name}: no table file or run has this name; registry runs lists the runs")
+    if arch is None and len(archs) > 1:
+        raise SelectionError(f"run {name} has votes on {list_some(sorted(archs))}; choose an architecture with --arch")
+    selection = Selection(arch=arch or archs.pop(), runs=(name,))
+    made = export_table(store, selection, ExportOptions(today=NEVER))
+    return _table_of(made)
+
+
+def _table_of(made: Export) -> TunedTable:
+    """An exported table as it would be read back."""
+    provenance = {name: value for name, value in made.payload.items() if name not in {"arch", "kernels"}}
+    return TunedTable(made.payload["arch"], made.payload["kernels"], provenance)
+
+
+def stated_digest(table: TunedTable) -> str | None:
+    """The digest in a table's provenance; None if it states none."""
+    ours = table.provenance.get(EXTRA)
+    digest = ours.get("digest") if isinstance(ours, dict) else None
+    return digest if isinstance(digest, str) else None
+
+
+def _how_made(table: TunedTable) -> tuple[str, float | None]:
+    """The policy of a table, and the slowdown that its `*` entries accept."""
+    ours: Mapping[str, Any] = table.provenance.get(EXTRA) or {}
+    policy = ours.get("policy", Policy.MAJORITY)
+    generalized = ours.get("generalized")
+    percent: Any = generalized.get("percent") if isinstance(generalized, dict) else None
+    if policy not in list(Policy):
+        raise TableError(f"the table states the policy {policy!r}; expected one of {', '.join(Policy)}")
+    is_number = isinstance(percent, int | float) and not isinstance(percent, bool)
+    if generalized is not None and not (is_number and 0 <= percent <= sys.float_info.max):  # excludes NaN
+        raise TableError("the table's generalized/percent is not a percentage of at least 0")
+    return policy, percent
+
+
+def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:
+    given = replace(asked, arch=table.arch)
+    if given != Selection(arch=table.arch):
+        return _Votes(selection=given)
+    digest = (stated_digest(table) or "").strip() or table.digest
+    # The log also accepts the beginning of a digest, but a table states a whole one or none that is known.
+    logged = list_exports(store, digest, table.arch) if _DIGEST.fullmatch(digest) else []
+    if not logged:
+        return _Votes(selection=given)
+    filters = logged[0].filters
+    selection = Selection(
+        arch=table.arch,
+        runs=tuple(filters.get("run", ())),
+        source=filters.get("source"),
+        triton=filters.get("triton"),
+        packages=filters.get("package", {}),
+    )
+    return _Votes(
+        selection=selection,
+        min_votes=filters.get("min_votes", 1),
+        min_agreement=filters.get("min_agreement", 0.0),
+        logged_at=logged[0].exported_at,
+    )

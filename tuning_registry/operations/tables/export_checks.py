@@ -1,0 +1,74 @@
+"""Reasons not to write a table: banned configs that it would serve, and entries that it would slow down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tuning_registry.errors import SelectionError
+from tuning_registry.formats.short_configs import short_config
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.model.names import ANY_KEY
+from tuning_registry.operations.election.tally import EntryVotes
+from tuning_registry.operations.election.winners import Election
+from tuning_registry.operations.tables.change_evidence import with_evidence
+from tuning_registry.rules.overrides import BAN, Overrides
+from tuning_registry.rules.table_diff import EntryChange, diff_tables
+from tuning_registry.wording import list_some, slower_text
+
+
+def refuse_banned(table: TunedTable, entries: Sequence[EntryVotes], overrides: Overrides) -> None:
+    """Refuse a table in which a wider entry (`*`, a bare name) serves a key with a config that is banned there.
+
+    This happens to an entry of which every config is banned: the table lacks it, so a wider entry decides.
+
+    Raises:
+        SelectionError: Names the keys.
+    """
+    places = {(entry.kernel, entry.key) for entry in entries if entry.arch == table.arch}
+    places |= {
+        (one.kernel, one.key)
+        for one in overrides.in_force
+        if one.action == BAN and one.key != ANY_KEY and one.arch == table.arch
+    }
+    wrong = sorted(place for place in places if _serves_banned(table, *place, overrides))
+    if wrong:
+        shown = list_some([f"{kernel} {key}" for kernel, key in wrong], "; ")
+        raise SelectionError(
+            f"a wider entry of the table would serve {len(wrong)} of its keys with a config that is banned there: {shown}. "
+            "Nothing was written. Pin another config for each key, or ban that config for *"
+        )
+
+
+def _serves_banned(table: TunedTable, kernel: str, key: str, overrides: Overrides) -> bool:
+    text = table.text_for(kernel, key)
+    pin = overrides.pin(table.arch, kernel, key)
+    is_pinned = pin is not None and pin.config == text
+    return text in overrides.banned(table.arch, kernel, key) and not is_pinned
+
+
+def refuse_regressions(
+    old: TunedTable, new: TunedTable, entries: Iterable[EntryVotes], election: Election, allowed_percent: float
+) -> None:
+    """Refuse a table that slows entries of the one it replaces down by more than what is allowed.
+
+    Raises:
+        SelectionError: Names the worst of them.
+    """
+    changes = diff_tables(old, new, [(entry.kernel, entry.key) for entry in entries])
+    changed = [change for change in changes if not change.is_served_alike]
+    slower = [
+        change
+        for change in with_evidence(changed, election, new.arch)
+        if (change.slower_percent or 0.0) > allowed_percent
+    ]
+    if slower:
+        slower.sort(key=lambda change: -(change.slower_percent or 0.0))
+        raise SelectionError(
+            f"the new table would be more than {allowed_percent:g} % slower for {len(slower)} of the entries it replaces: "
+            f"{list_some(list(map(_shown, slower)), '; ')}. Nothing was written. Omit --max-regression to write it anyway"
+        )
+
+
+def _shown(change: EntryChange) -> str:
+    configs = f"{short_config(change.old or '')} -> {short_config(change.new or '')}"
+    return f"{change.kernel} {change.key}: {slower_text(change.slower_percent or 0.0)} ({configs})"

@@ -1,0 +1,1 @@
+"""Which candidate a pinned kernel launches."""

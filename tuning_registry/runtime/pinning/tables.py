@@ -1,0 +1,209 @@
+"""The tables that a policy pins from: found by architecture, each file read once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from tuning_registry.errors import LaunchError, PolicyError, RegistryError
+from tuning_registry.formats.loader import load
+from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.locations import TABLE_PATH_VARIABLE
+from tuning_registry.log import warn
+from tuning_registry.runtime.guard import guarded
+from tuning_registry.runtime.job.announce import announce
+from tuning_registry.runtime.pinning.decision import describe_table, table_size
+from tuning_registry.runtime.policies.policy import AutotunePolicy
+from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
+
+_DIGITS: Final = 12  # of a digest, enough to compare ranks by eye
+
+
+class TableSource:
+    """The tables of one policy.
+
+    A table on a stated path never gives way to another one: a path that does not exist, a file that is not a table,
+    and a file for another architecture than its name are errors. Only a folder without a table of the architecture
+    lets the search go on. Paths are stated by the policy and by `TUNING_REGISTRY_TABLE_PATH`.
+
+    Args:
+        policy: Its table paths are made absolute here, since a script may change its folder before the first launch.
+    """
+
+    def __init__(self, policy: AutotunePolicy) -> None:
+        self._policy = policy
+        given = policy.table_path if isinstance(policy.table_path, tuple) else (policy.table_path,)
+        variable = [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
+        paths = (Path(path).expanduser().absolute() for path in (*given, *variable))
+        self.paths: list[Path] = list(dict.fromkeys(paths))
+        self._files: dict[Path, TunedTable] = {}  # read by path
+        self._tables: dict[str, TunedTable] = {}
+        self._errors: dict[str, str] = {}
+        self._digests: WeakIdentityMap[str] = WeakIdentityMap()
+        self._stated: Path | None = None  # the stated file for the policy's architecture
+
+    def check(self) -> None:
+        """Read the tables that the policy names, and reject paths that cannot be used.
+
+        If the policy does not state the architecture, a folder is read at the first launch: which of its tables is
+        needed depends on the device.
+
+        Raises:
+            PolicyError: A path does not exist, a file is not a table, a table does not have the expected digest, or no
+                file is for the policy's architecture.
+        """
+        try:
+            for path in self.paths:
+                if not path.exists():
+                    raise PolicyError(f"table path: {path} does not exist")
+                if path.is_file():
+                    self._read(path)
+                elif not path.is_dir():
+                    raise PolicyError(f"table path: {path} is neither a folder nor a file")
+            arch = self._policy.arch
+            if arch is not None:
+                self._stated = self._stated_file(arch)
+                if self._policy.expect_digest:
+                    self._find(arch)
+            elif self._policy.expect_digest and len(self._files) == len(self.paths) == 1:
+                self._check_digest(next(iter(self._files.values())))
+        except PolicyError:
+            raise
+        except RegistryError as error:
+            raise PolicyError(f"table path: {error}") from error
+
+    def table(self, arch: str) -> TunedTable:
+        """The table of an architecture, found on the search path when it is first asked for; may be empty.
+
+        Raises:
+            LaunchError: A stated path cannot be used, or the table does not have the expected digest.
+        """
+        table = self._tables.get(arch)
+        if table is None:
+            message = self._errors.get(arch)
+            if message is None:
+                try:
+                    return self._find(arch)
+                except RegistryError as error:
+                    message = self._errors[arch] = f"no kernel can be pinned on {arch}: {error}"
+            raise LaunchError(message, "no table")
+        return table
+
+    def _find(self, arch: str) -> TunedTable:
+        """Find, check and announce the table of an architecture."""
+        file = self._stated_file(arch)
+        for path in self.paths if file is not None else ():
+            if file in {path, path / f"{arch}.json"}:
+                break
+            if path.is_dir():
+                warn("%s holds no %s.json; searching further", path, arch)
+        table = load(arch, self.paths if file is None else [file], read=self._read)
+        self._check_digest(table)
+        # Threads may load it at the same time; all use the first one that is stored.
+        mine, table = table, self._tables.setdefault(arch, table)
+        if table is mine:
+            guarded("describing the table", self._announce, table)
+        return table
+
+    def _stated_file(self, arch: str) -> Path | None:
+        """The file on the stated paths that holds the table of an architecture; None if only folders lack it.
+
+        Raises:
+            RegistryError: A file cannot be read, or every stated path is a file for another architecture.
+        """
+        others: dict[Path, str] = {}
+        for path in self.paths:
+            is_folder = path.is_dir()
+            file = path / f"{arch}.json" if is_folder else path
+            if is_folder and not os.path.lexists(file):
+                continue
+            table = self._read(file)
+            if table.arch == arch:
+                return file
+            if is_folder:
+                raise PolicyError(f"{file} is for {table.arch}, not {arch}")
+            others[path] = table.arch
+        if self.paths and len(others) == len(self.paths):
+            found = ", ".join(f"{path} is for {other}" for path, other in others.items())
+            raise PolicyError(f"table path: {found}, but the architecture is {arch}")
+        return None
+
+    def _check_digest(self, table: TunedTable) -> None:
+        """Refuse a table that does not have the expected digest.
+
+        Raises:
+            PolicyError: It has another one, or there is no table.
+        """
+        expected = self._policy.expect_digest
+        if expected is None or ("file" in table.provenance and self._digest(table).startswith(expected)):
+            return
+        found = f"has the selection digest {self._digest(table)}" if table else "is missing"
+        file = table.provenance.get("file", f"the table for {table.arch}")
+        raise PolicyError(f"{file} {found}, but expect_digest is {expected}")
+
+    def __str__(self) -> str:
+        """Where tables come from, for the line that a job logs at its start."""
+        if self._stated is not None:
+            return f"{self._stated}: {self._describe(self._files[self._stated])}"
+        if not self.paths:
+            return "the user's tables or the packaged tables (read at the first launch)"
+        return ", ".join(
+            f"{path}: {self._describe(self._files[path])}" if path in self._files
+            else f"{path} (read at the first launch)" for path in self.paths
+        )  # fmt: skip
+
+    def equals(self, other: TableSource) -> bool:
+        """Whether launches that were looked up in another source's tables would get the same from these.
+
+        Raises:
+            LaunchError: A table cannot be used any more.
+        """
+        files = {path: self._digest(table) for path, table in self._files.items() if path in other._files}
+        return all(digest == other._digest(other._files[path]) for path, digest in files.items()) and all(
+            self._digest(self.table(arch)) == other._digest(table) for arch, table in other._tables.copy().items()
+        )
+
+    def loaded(self) -> list[tuple[str, str, str, str]]:
+        """Arch, file, digest and selection digest of the tables that launches were looked up in."""
+        return [
+            (arch, table.provenance["file"], table.digest, self._digest(table))
+            for arch, table in sorted(self._tables.copy().items())
+            if "file" in table.provenance
+        ]
+
+    def used(self) -> str:
+        """The table files that launches were looked up in, with their digests; empty if there are none."""
+        files = [
+            f"{table.provenance['file']} (digest {self._digest(table)[:_DIGITS]}...)"
+            for table in self._tables.copy().values() if "file" in table.provenance
+        ]  # fmt: skip
+        return " and ".join(files)
+
+    def _read(self, path: Path) -> TunedTable:
+        table = self._files.get(path)
+        if table is None:
+            table = self._files.setdefault(path, read_table(path))
+            table.provenance["file"] = str(path)
+        return table
+
+    def _announce(self, table: TunedTable) -> None:
+        if "file" not in table.provenance:
+            warn("%s: every pinned kernel launches its fallback. Searched: %s", describe_table(table),
+                 ", ".join([*map(str, self.paths), "the user's tables", "the packaged tables"]))  # fmt: skip
+        elif Path(table.provenance["file"]) not in {
+            self._stated,
+            *self.paths,
+        }:  # else the line at the start described it
+            announce("pinning from %s: %s", table.provenance["file"], self._describe(table))
+
+    def _describe(self, table: TunedTable) -> str:
+        return f"{table_size(table)}, digest {self._digest(table)[:_DIGITS]}..."
+
+    def _digest(self, table: TunedTable) -> str:
+        """The table's selection digest; making it writes out the whole table, so it is kept."""
+        digest = self._digests.get(table)
+        if digest is None:
+            digest = table.selection_digest
+            self._digests.put(table, digest)
+        return digest
