@@ -52,7 +52,7 @@ def test_every_bad_entry_is_named_and_the_others_are_counted(tmp_path: Path) -> 
         ("p.k", "M=3", "warps", "unknown config field", "one of " + ", ".join(FIELDS)),
         ("p.k", "M=4", "num_warps", "required config field 'num_warps' is missing", ""),
         ("p.k", "M=5", "", "found the string 'B=1'", "a config object"),
-        ("", "M=1", "", "an empty name", ""),
+        ("", "M=1", "", "the name is empty", ""),
         ("p.empty", "", "", "found an array", "an object of shape keys"),
         ("p.twin", "M=True", "", 'Triton cannot tell it from the key "M=1", which has another config', "one of them"),
     ]  # fmt: skip
