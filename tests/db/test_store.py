@@ -46,7 +46,7 @@ def test_a_newer_schema_is_refused_and_untouched(store: Store, cli: Cli, tmp_pat
     ):
         result = cli(*command)
         assert result.exit_code == 1, command
-        assert f"newer than this program (found ffffffffffff, know {HEAD})" in result.stderr
+        assert f"newer than this program (found ffffffffffff, expected {HEAD})" in result.stderr
         assert "Traceback" not in result.stderr
 
 
