@@ -20,7 +20,7 @@ there, counts as twice as slow.
 
 Candidates that no recorded key speaks for come last, in the order in which they are given: cheapest estimate first.
 
-docs/decisions.md, D62, says what else was tried.
+docs/decisions.md, D60, says what else was tried.
 """
 
 from __future__ import annotations
