@@ -148,7 +148,7 @@ def test_an_export_is_the_file_that_the_command_writes(registry: Registry, cli: 
     assert (ours.output, ours.filters, ours.exported_by) == (str(mine), other.filters, other.exported_by)
     assert registry.exports(arch="sm100") == []
     assert registry.export("sm90", min_agreement=0.5, min_votes=2).details.entries == 1
-    with pytest.raises(SelectionError, match="thresholds and bans leave none"):
+    with pytest.raises(SelectionError, match="thresholds and bans leave out all 1"):
         registry.export("sm90", min_agreement=0.9)
     assert registry.export("sm90", max_regression_percent=3, replaced=mine).digest == made.digest
 
@@ -175,9 +175,9 @@ def test_diff_and_check_as_the_command_shows_them(registry: Registry, cli: Cli, 
     registry.pin("sm90", "k", "M=1", B, reason="slow on H100")
     (change,) = registry.diff(str(old))
     assert rows(cli("diff", old, "--format", "json")) == [change.to_dict()]
-    assert [str(one) for one in registry.diff(old, registry.export("sm90").table)] == [str(change)]
+    assert [str(one) for one in registry.diff(old, registry.export("sm90"))] == [str(change)]
     checked = registry.check(read_table(old))
-    assert [problem.partition(":")[0] for problem in checked.problems] == ["changed"]
+    assert [problem.partition(":")[0] for problem in checked.problems] == ["changed", "header", "header"]
     assert "".join(f"{line}\n" for line in checked.problems) == cli("check", old).stdout
 
 

@@ -96,7 +96,9 @@ class ExportedTable(Result):
     @property
     def table(self) -> TunedTable:
         """The table as `tuning_registry.load` would return it."""
-        return TunedTable(self.details.payload["arch"], self.details.payload["kernels"])
+        payload = dict(self.details.payload)
+        arch, kernels = payload.pop("arch"), payload.pop("kernels")
+        return TunedTable(arch, kernels, payload)  # with the bans, which a launch honours
 
     def to_dict(self) -> dict[str, Any]:
         """What went into the table, as JSON holds it."""
@@ -369,8 +371,8 @@ class Registry:
 
     def diff(
         self,
-        old: TunedTable | PathLike,
-        new: TunedTable | PathLike | None = None,
+        old: ExportedTable | TunedTable | PathLike,
+        new: ExportedTable | TunedTable | PathLike | None = None,
         *,
         arch: str | None = None,
         **filters: Unpack[VoteFilters],
@@ -378,7 +380,7 @@ class Registry:
         """What changed between two tables or runs, with the votes and timings behind each change.
 
         Args:
-            old: A table, the path of one, or the name of a run: then the table that its votes alone would give. A file
+            old: A table, an export, the path of a table, or the name of a run: then the table of its votes alone. A file
                 of that name comes first.
             new: Another; None compares with the table that would be exported now.
             arch: Architecture of the runs' tables; None if they recorded only one.
@@ -395,14 +397,16 @@ class Registry:
             return compare_with_votes(self._store, before, selection).changes
         return compare_tables(before, self._operand(new, arch), self._store, selection)
 
-    def _operand(self, operand: TunedTable | PathLike, arch: str | None) -> TunedTable:
-        return operand if isinstance(operand, TunedTable) else table_or_run(self._store, os.fspath(operand), arch)
+    def _operand(self, operand: ExportedTable | TunedTable | PathLike, arch: str | None) -> TunedTable:
+        if isinstance(operand, ExportedTable | TunedTable):
+            return _table(operand)
+        return table_or_run(self._store, os.fspath(operand), arch)
 
-    def check(self, table: TunedTable | PathLike, **filters: Unpack[VoteFilters]) -> TableCheck:
+    def check(self, table: ExportedTable | TunedTable | PathLike, **filters: Unpack[VoteFilters]) -> TableCheck:
         """Whether a table still holds: its votes, overrides, staleness, versions and digest.
 
         Args:
-            table: A table, or its path.
+            table: A table, an export, or the path of a table.
             filters: See `VoteFilters`. Without any, the filters of the table's export apply.
 
         Returns:
@@ -517,7 +521,9 @@ def _selection(filters: Mapping[str, Any], allowed: type = Filters, **fixed: Any
     )
 
 
-def _table(table: TunedTable | PathLike) -> TunedTable:
+def _table(table: ExportedTable | TunedTable | PathLike) -> TunedTable:
+    if isinstance(table, ExportedTable):
+        return table.table
     return table if isinstance(table, TunedTable) else read_table(Path(table))
 
 

@@ -178,6 +178,7 @@ def test_upgrade_leaves_another_tools_version_table_alone(store: Store) -> None:
 @pytest.mark.parametrize("name", ["100%", "50%s", "a%20b", "%(here)s", "q?x=1", "h#1", "plus+and space"])
 def test_strange_folder_names(name: str, tmp_path: Path) -> None:
     database = tmp_path / name / "registry.db"
+    database.parent.mkdir()
     run = CliRunner()
     assert run.invoke(app, ["--db", str(database), "db", "upgrade"]).exit_code == 0
     assert database.is_file()

@@ -61,7 +61,8 @@ def test_blocks_do_what_the_page_shows(
 def test_most_blocks_are_run_somewhere() -> None:
     found = [block for page in PAGES for block in blocks(page) if block.kind != "text"]
     assert len(found) > 80
-    assert sum(block.mark == "not run" for block in found) < len(found) / 4
+    nowhere = [block for block in found if block.mark == "not run" and "tests/trackers" not in block.reason]
+    assert len(nowhere) < len(found) / 4
 
 
 def test_blocks_that_are_not_run_say_why() -> None:

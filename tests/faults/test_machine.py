@@ -128,6 +128,7 @@ def test_reading_a_read_only_database_as_another_user(
 
 def test_a_reader_in_a_folder_of_everybody_leaves_nothing_that_locks_the_owner_out(public: Path) -> None:
     file = public / "open" / "registry.db"
+    file.parent.mkdir()
     owner = ["--db", str(file)]
     assert CliRunner().invoke(app, [*owner, "ingest", str(H200), "--run", "demo"]).exit_code == 0
     file.parent.chmod(0o777)

@@ -33,7 +33,7 @@ from tuning_registry.model.canonical import config_text
 from tuning_registry.runtime import guard
 from tuning_registry.runtime.recording import recorder, sink
 from tuning_registry.runtime.recording.owners import Owners
-Owners().find(["pkg.k"])
+Owners().find(["json.k"])
 sink.write_with_retries.__defaults__ = (budget_s,)
 if "nobody" in setting and os.geteuid() == 0:
     os.setgid(65534), os.setuid(65534)
@@ -44,7 +44,7 @@ def vote(first, last):
     slowest = 0.0
     for number in range(first, last):
         begin = time.perf_counter()
-        made.vote(("sm90", "pkg.k", f"M={number}"), config, [], [config])
+        made.vote(("sm90", "json.k", f"M={number}"), config, [], [config])
         slowest = max(slowest, time.perf_counter() - begin)
     return slowest
 
@@ -151,7 +151,7 @@ def test_a_database_of_an_older_revision(tmp_path: Path, monkeypatch: pytest.Mon
     set_revision(tmp_path / "registry.db", "0000")
     rank = Rank(f"sqlite:///{tmp_path}/registry.db", tmp_path / "user")
     assert_kept_in_the_file(
-        rank, "the schema is older than this program (found 0000, expected 0002); run: registry db upgrade", tmp_path
+        rank, "the schema is older than this program (found 0000, expected 0003); run: registry db upgrade", tmp_path
     )
 
 
@@ -194,6 +194,7 @@ def anyones(public: Path) -> Path:
 
 def test_a_read_only_database(public: Path, anyones: Path, tmp_path: Path) -> None:
     file = public / "shared" / "registry.db"
+    file.parent.mkdir()
     upgrade_database(Store(parse_url(str(file))))
     file.chmod(0o444)
     file.parent.chmod(0o555)

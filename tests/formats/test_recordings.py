@@ -193,7 +193,7 @@ def test_a_version_2_recording_states_its_process_its_hardware_and_its_sources()
         ({"extra": {"x": float("inf")}}, "at extra: expected JSON with finite numbers"),
         ({"cuda": 12}, "at cuda: expected a string"),
         ({"device": {"power_limit_w": 1.5}}, "at power_limit_w: expected an integer from 0"),
-        ({"device": {"cuda": "12"}}, "at device: expected an object with name, .*uuid, driver"),
+        ({"device": {"cuda": "12"}}, "at device: expected an object with the fields name, .*uuid, driver"),
         ({"audit": {}}, "at audit: unknown field of a version 2 recording; what later versions add is in 'extra'"),
     ],
 )

@@ -147,7 +147,7 @@ def _header(document: Mapping[str, Any], version: int) -> Header:
     measured = _DEVICE_HARDWARE if version > 1 else ()
     device = document["device"] if document.get("device") is not None else {}
     if not isinstance(device, dict) or device.keys() - {*names, *measured}:
-        raise FormatError(f"expected an object with {', '.join([*names, *measured])}", ("device",))
+        raise FormatError(f"expected an object with the fields {', '.join([*names, *measured])}", ("device",))
     fields |= {names[name]: value for name, value in device.items() if name in names}
     if version > 1:
         held = [(device, name) for name in measured] + [(document, name) for name in _HARDWARE]

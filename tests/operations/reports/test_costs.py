@@ -132,6 +132,7 @@ def test_both_figures_are_shown_in_words_when_they_part_company(cli: Cli, store:
         "(beyond the noise of 1.6 %).\n"
         "      Over all 10 ranks, the elected config's median time is 66.7 % above that of the fastest config, "
         "B=3 num_warps=4 num_stages=3 (beyond the noise of 1.6 %).\n"
+        "      Differs from the elected config beyond the noise: 1 of 1 other choice.\n"
         "    7  B=1 num_warps=4 num_stages=3  ranks 0-6 of july  [elected]\n"
         "    3  B=2 num_warps=4 num_stages=3  ranks 7-9 of july\n"
         "       on a typical rank: no clear difference (noise 2.0 %); on the ranks that chose it: elected config 60.0 % slower\n"
