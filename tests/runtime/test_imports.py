@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 # By what is asked for, the project's modules that must not come with it.
 RUNTIME = "tuning_registry.runtime."
 WORKING = {
-    RUNTIME + name for name in ("session", "decision", "job.place", "triton.adapter", "triton.fastpath", "triton.watch")
+    RUNTIME + name
+    for name in ("session", "pinning.decision", "job.place", "triton.adapter", "triton.fastpath", "triton.watch")
 }
 RECORDING = {RUNTIME + "recording.recorder", RUNTIME + "recording.tunings", "tuning_registry.model.records",
              "tuning_registry.formats.recording_writer"}  # fmt: skip

@@ -19,7 +19,16 @@ def told(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list
     return [r.getMessage().removeprefix("tuning_registry: ") for r in caplog.records if r.levelno >= level]
 
 
-def test_a_recording_job_says_at_level_info_what_it_does_and_did(tmp_path: Path, caplog: Any) -> None:
+def make_package(folder: Path) -> None:
+    """Make the module of the fake kernels importable, as the modules of a job are."""
+    (folder / f"{NAME.partition('.')[0]}.py").touch()
+
+
+def test_a_recording_job_says_at_level_info_what_it_does_and_did(
+    tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     caplog.set_level(logging.INFO)
     install(AutotunePolicy(record_path=tmp_path / "r", arch=ARCH, run="job"))
     launch(autotuner())
@@ -121,6 +130,8 @@ def test_kernels_of_the_script_itself_are_said_to_share_their_name(
 
 
 def test_rank_0_is_told_of_another_job_of_its_name(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
+    make_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("WORLD_SIZE", "2")
     policy = AutotunePolicy(record_path=tmp_path / "r", arch=ARCH, run="nightly")
     for rank in ("0", "1"):
@@ -159,6 +170,7 @@ fakes.launch(fakes.autotuner())
 
 def test_verbose_and_enumerating_runs_print_our_log_once_and_plainly(tmp_path: Path) -> None:
     pytest.importorskip("triton")
+    make_package(tmp_path)
     (tmp_path / "job.py").write_text(JOB)
     (tmp_path / "logging_job.py").write_text("import logging; logging.basicConfig(format='%(name)s|%(message)s')" + JOB)
     options = ("-m", "tuning_registry.runtime", "--arch", ARCH, "--record-path", tmp_path / "r", "--run-name", "job")
