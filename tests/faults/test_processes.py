@@ -40,7 +40,7 @@ def _command(arguments: Sequence[str], log: str, barrier: Any, deadly: Callable[
     """Be the `registry` command: output to files, exit status as it comes."""
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(f"{log}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115
+    sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115  # they stay open until the process ends
     sys.argv = ["registry", *arguments]
     if deadly is not None:
         deadly(at)

@@ -87,7 +87,7 @@ def test_launch_options_alone_tell_candidates_apart() -> None:
     candidates = [live(maxnreg=count) for count in (None, 128, 256)]
     assert table({"k": {"*": config(maxnreg=256)}}).lookup("k", "M=1", candidates) is candidates[2]
     without = {name: value for name, value in config().items() if name != "maxnreg"}
-    assert table({"k": {"*": without}}).lookup("k", "M=1", reversed(candidates)) is candidates[0]  # type: ignore[arg-type]
+    assert table({"k": {"*": without}}).lookup("k", "M=1", reversed(candidates)) is candidates[0]  # type: ignore[arg-type]  # any iterable works
 
 
 def test_the_type_of_a_candidates_value_is_preferred_and_not_required() -> None:

@@ -23,6 +23,7 @@ from triton.runtime.jit import JITFunction
 from tuning_registry.formats.recordings import read_recording
 from tuning_registry.formats.table import table_bytes, table_payload
 from tuning_registry.model.canonical import live_config_text, parse_config
+from tuning_registry.runtime import AutotunePolicy, install
 
 Config = triton.Config
 
@@ -35,6 +36,7 @@ HAS_LISTENER = hasattr(getattr(getattr(triton, "knobs", None), "autotuning", Non
 KEEPS_DEVICE_CACHES = hasattr(triton.jit(nothing), "device_caches")
 HAS_DISK_CACHE = hasattr(Autotuner, "check_disk_cache")
 ARCH = "sm90"
+NAME = "pkg.ops.kernel"  # of the kernel that `autotuner` makes by default
 
 
 class Tensor:
@@ -171,3 +173,26 @@ def only_recording(folder: Path) -> Any:
 
 def counted(folder: Path) -> Any:
     return [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+
+
+class Counting(Autotuner):
+    """As flash-linear-attention's: own `run` that calls the base class."""
+
+    n = 0
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        self.n += 1
+        return super().run(*args, **kwargs)
+
+
+class Bypassing(Autotuner):
+    """Never calls the base class."""
+
+    def run(self, *args: Any, grid: Any, warmup: Any, **kwargs: Any) -> Any:
+        return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs, **self.configs[0].all_kwargs())
+
+
+def pin(tmp_path: Path, config: Any, *, name: Any = NAME, key: Any = KEY, kernels: Any = None, **fields: Any) -> Any:
+    """Install a policy that pins from a table with this config, or with these kernels."""
+    path = write_table(tmp_path / "tables", kernels or {name: {key: config}})
+    return install(AutotunePolicy(mode="pinned", table_path=path, arch=ARCH, **fields))

@@ -9,6 +9,7 @@ import pytest
 from tests.runtime.fakes import (
     ARCH,
     KEY,
+    NAME,
     Tensor,
     autotuner,
     launch,
@@ -29,8 +30,6 @@ from tuning_registry.runtime import (
     installed,
     uninstall,
 )
-
-NAME = "pkg.ops.kernel"
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
+from tests.runtime.fakes import (  # fmt: skip
     ARCH,
+    NAME,
     Autotuner,
     Tensor,
     autotuner,
@@ -27,12 +28,11 @@ from tests.runtime.fakes import (
     stored,
     three,
     write_table,
-)  # fmt: skip
+)
 from tests.runtime.test_process import python
 from tuning_registry.runtime import AutotunePolicy, choice_log, install, uninstall
 from tuning_registry.runtime.triton.adapter import Adapter
 
-NAME = "pkg.ops.kernel"
 ROOT = Path(__file__).parents[2]
 
 

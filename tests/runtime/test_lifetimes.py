@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
+from tests.runtime.fakes import (  # fmt: skip
     ARCH,
     KEY,
+    NAME,
     Autotuner,
     Config,
     FakeJIT,
@@ -29,13 +30,11 @@ from tests.runtime.fakes import (
     text_of,
     three,
     write_table,
-)  # fmt: skip
+)
 from tuning_registry.model.records import Observation
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
 from tuning_registry.runtime.triton import coverage
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
-
-NAME = "pkg.ops.kernel"
 
 
 class Stops(Autotuner):

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import ARCH, KEY, Tensor, autotuner, launch, only_recording, stored, three, write_table
+from tests.runtime.fakes import ARCH, KEY, NAME, Tensor, autotuner, launch, only_recording, stored, three, write_table
 from tuning_registry.errors import LaunchError
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install, uninstall
 
-NAME = "pkg.ops.kernel"
 OTHER_KEY = KEY.replace("16", "32")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import ARCH, KEY, Autotuner, autotuner, launch, launched, stored, three, write_table
+from tests.runtime.fakes import ARCH, KEY, NAME, Autotuner, autotuner, launch, launched, stored, three, write_table
 from tuning_registry.errors import LaunchError
 from tuning_registry.runtime import (
     active_policy,
@@ -22,8 +22,6 @@ from tuning_registry.runtime import (
     uninstall,
     verify_choices,
 )
-
-NAME = "pkg.ops.kernel"
 
 
 @pytest.fixture

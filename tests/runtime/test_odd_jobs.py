@@ -11,21 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
-    ARCH,
-    KEY,
-    autotuner,
-    launch,
-    launched,
-    stored,
-    three,
-    write_table,
-)
+from tests.runtime.fakes import ARCH, KEY, NAME, autotuner, launch, launched, stored, three, write_table
 from tuning_registry.errors import PolicyError
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install
 from tuning_registry.runtime.recording import notes
-
-NAME = "pkg.ops.kernel"
 
 
 def record(tmp_path: Path) -> None:

@@ -4,13 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.fakes import ARCH, KEY, autotuner, launch, stored, three, triton, write_table
+from tests.runtime.fakes import ARCH, KEY, NAME, autotuner, launch, stored, three, triton, write_table
 from tuning_registry import __version__
 from tuning_registry.errors import PolicyError
 from tuning_registry.formats.table import read_table
 from tuning_registry.runtime import choice_digest, install, provenance, uninstall
-
-NAME = "pkg.ops.kernel"
 
 
 def test_without_a_policy_only_versions_are_known() -> None:

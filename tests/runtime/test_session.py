@@ -11,29 +11,24 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
+from tests.runtime.fakes import (  # fmt: skip
     ARCH,
     KEY,
-    Autotuner,
+    NAME,
     Config,
+    Counting,
     Tensor,
     autotuner,
     launch,
     launched,
+    pin,
     stored,
     three,
     triton,
     write_table,
-)  # fmt: skip
+)
 from tuning_registry.errors import LaunchError
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install
-
-NAME = "pkg.ops.kernel"
-
-
-def pin(tmp_path: Path, config: Any, *, name: Any = NAME, key: Any = KEY, kernels: Any = None, **fields: Any) -> Any:
-    path = write_table(tmp_path / "tables", kernels or {name: {key: config}})
-    return install(AutotunePolicy(mode="pinned", table_path=path, arch=ARCH, **fields))
 
 
 def test_kwargs_order_does_not_matter_for_the_match(tmp_path: Path) -> None:
@@ -147,16 +142,6 @@ def test_two_kernels_of_one_function_name_keep_apart(tmp_path: Path) -> None:
     launch(fla)
     assert launched(mamba) + launched(fla) == [128, 64]
     assert coverage_report().misses == ()
-
-
-class Counting(Autotuner):
-    """As flash-linear-attention's: own `run` that calls the base class."""
-
-    n = 0
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        self.n += 1
-        return super().run(*args, **kwargs)
 
 
 @pytest.mark.usefixtures("alone")

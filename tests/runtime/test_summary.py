@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import ARCH, KEY, Tensor, autotuner, launch, stored, three, write_table
+from tests.runtime.fakes import ARCH, KEY, NAME, Tensor, autotuner, launch, stored, three, write_table
 from tests.runtime.test_process import python
 from tuning_registry.formats.table import read_table
 from tuning_registry.runtime import install, uninstall
 from tuning_registry.runtime.job.devices import Device
-
-NAME = "pkg.ops.kernel"
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:

@@ -84,7 +84,7 @@ def ingest(
     )
     report = ingest_paths(store, paths, options, track_files)
     _print_notes(report)
-    print_message("ingested " + ", ".join(_counts(report)))
+    print_message(f"ingested {report}")
     if report.new_entries:
         _warn_of_many_keys(store)
     if report.skipped:
@@ -134,23 +134,6 @@ def _print_notes(report: IngestReport) -> None:
             f"note: skipped {count_of(report.timings_beside, 'timings file')} (timings.rank<N>.json) in the same folder; to ingest "
             "timings as well, name the folder"
         )
-
-
-def _counts(report: IngestReport) -> list[str]:
-    parts = [count_of(report.new, "recording"), count_of(report.votes, "vote")]
-    if report.timings:
-        parts.append(count_of(report.timings, "timing"))
-    parts.append(f"{report.new_entries:,} new {'entry' if report.new_entries == 1 else 'entries'}")
-    if report.observations:
-        parts.append(count_of(report.observations, "observation"))
-    others = {
-        "already ingested": report.already,
-        "completed": report.completed,
-        "superseded": report.replaced,
-        "of a withdrawn run (not changed; registry runs restore makes it count again)": report.withdrawn,
-        "skipped": len(report.skipped),
-    }
-    return parts + [f"{count:,} {what}" for what, count in others.items() if count]
 
 
 @command(

@@ -38,8 +38,6 @@ from tuning_registry.rules.key_fields import FIELD_APART, OCTAVE, FieldReader, F
 from tuning_registry.rules.key_tree import Tree, build, from_nearest
 from tuning_registry.rules.kriging import shares
 
-RULE_VERSION: Final = 1  # tables state it, since another rule would make other choices
-
 NEIGHBOURS: Final = 12
 _NOISE: Final = EVEN * 2 * OCTAVE  # the noise of a key's slowdowns is worth as much as two octaves of distance
 _MOST_COST: Final = OCTAVE  # being slower than by a factor of two is as bad as failing

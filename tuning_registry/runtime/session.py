@@ -45,7 +45,6 @@ class Session:
         self.devices = Devices(policy.arch, current_target)
         self.tables = TableSource(policy)
         self.misses = MissLog(policy, lambda arch: describe_table(self.tables.table(arch)))
-        self.bare_names: dict[str, dict[str, bool]] = {}  # kernels served by each name without a module
         self._pinning = Pinning(self)
         self.was_verified = False  # whether the script has called an agreement check
         self._process = os.getpid()

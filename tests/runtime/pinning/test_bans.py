@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
+from tests.runtime.fakes import (  # fmt: skip
     ARCH,
     KEY,
+    NAME,
     Autotuner,
     Config,
     Tensor,
@@ -20,11 +21,10 @@ from tests.runtime.fakes import (
     stored,
     three,
     write_table,
-)  # fmt: skip
+)
 from tuning_registry.errors import LaunchError
 from tuning_registry.runtime import coverage_report, install
 
-NAME = "pkg.ops.kernel"
 OTHER = "M=99|torch.float32|torch.float32"
 
 

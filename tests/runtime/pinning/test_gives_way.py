@@ -11,9 +11,10 @@ import pytest
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.errors import OutOfResources
 
-from tests.runtime.fakes import (
+from tests.runtime.fakes import (  # fmt: skip
     ARCH,
     KEY,
+    NAME,
     Config,
     Tensor,
     autotuner,
@@ -23,11 +24,9 @@ from tests.runtime.fakes import (
     stored,
     three,
     write_table,
-)  # fmt: skip
+)
 from tuning_registry.errors import LaunchError
 from tuning_registry.runtime import choice_log, coverage_report, install, uninstall
-
-NAME = "pkg.ops.kernel"
 
 
 def out_of_resources() -> Any:

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 from triton.language import constexpr
 
-from tests.runtime.fakes import ARCH, KEY, Config, Tensor, autotuner, launch, launched, stored, three, write_table
+from tests.runtime.fakes import ARCH, KEY, NAME, Config, Tensor, autotuner, launch, launched, stored, three, write_table
 from tuning_registry.runtime import choice_log, coverage_report, install
 from tuning_registry.runtime.pinning.decision import static_estimate
 from tuning_registry.runtime.triton.keys import source_hash
-
-NAME = "pkg.ops.kernel"
 
 
 def pin(tmp_path: Path, entries: Any, **fields: Any) -> None:

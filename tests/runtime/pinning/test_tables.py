@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import ARCH, KEY, autotuner, launch, launched, stored, three, write_table
+from tests.runtime.fakes import ARCH, KEY, NAME, autotuner, launch, launched, stored, three, write_table
 from tuning_registry.errors import LaunchError, PolicyError
 from tuning_registry.formats import table as table_module
 from tuning_registry.formats.files import read_bytes
 from tuning_registry.formats.table import read_table
 from tuning_registry.runtime import install, uninstall
 from tuning_registry.runtime.job.devices import Device
-
-NAME = "pkg.ops.kernel"
 
 
 def test_a_table_file_is_read_once_from_install_to_the_launches(

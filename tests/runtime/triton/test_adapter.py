@@ -10,27 +10,20 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
-    ARCH,
+from tests.runtime.fakes import (  # fmt: skip
     HAS_DISK_CACHE,
-    KEY,
     Autotuner,
+    Bypassing,
+    Counting,
     autotuner,
     launch,
     launched,
+    pin,
     stored,
     three,
     triton,
-    write_table,
-)  # fmt: skip
+)
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install, uninstall
-
-NAME = "pkg.ops.kernel"
-
-
-def pin(tmp_path: Path, config: Any, *, name: Any = NAME, key: Any = KEY, kernels: Any = None, **fields: Any) -> Any:
-    path = write_table(tmp_path / "tables", kernels or {name: {key: config}})
-    return install(AutotunePolicy(mode="pinned", table_path=path, arch=ARCH, **fields))
 
 
 def test_nothing_is_timed_and_tritons_cache_stays_empty(tmp_path: Path) -> None:
@@ -53,23 +46,6 @@ def test_tritons_disk_cache_is_neither_read_nor_written_for_a_pinned_key(
     pin(tmp_path, stored(three()[2]))
     launch(kernel)
     assert launched(kernel) == [32]
-
-
-class Counting(Autotuner):
-    """As flash-linear-attention's: own `run` that calls the base class."""
-
-    n = 0
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        self.n += 1
-        return super().run(*args, **kwargs)
-
-
-class Bypassing(Autotuner):
-    """Never calls the base class."""
-
-    def run(self, *args: Any, grid: Any, warmup: Any, **kwargs: Any) -> Any:
-        return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs, **self.configs[0].all_kwargs())
 
 
 @pytest.mark.usefixtures("alone")

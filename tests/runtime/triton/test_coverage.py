@@ -5,51 +5,27 @@
 # (Triton and torch come without types, or not at all.)
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
+from tests.runtime.fakes import (  # fmt: skip
     ARCH,
     KEEPS_DEVICE_CACHES,
-    KEY,
-    Autotuner,
+    NAME,
+    Bypassing,
+    Counting,
     autotuner,
     launch,
     launched,
     nothing,
+    pin,
     stored,
     three,
     triton,
-    write_table,
-)  # fmt: skip
+)
 from tuning_registry.errors import LaunchError
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install, uninstall
 from tuning_registry.runtime.triton.coverage import was_launched
-
-NAME = "pkg.ops.kernel"
-
-
-def pin(tmp_path: Path, config: Any, *, name: Any = NAME, key: Any = KEY, kernels: Any = None, **fields: Any) -> Any:
-    path = write_table(tmp_path / "tables", kernels or {name: {key: config}})
-    return install(AutotunePolicy(mode="pinned", table_path=path, arch=ARCH, **fields))
-
-
-class Counting(Autotuner):
-    """As flash-linear-attention's: own `run` that calls the base class."""
-
-    n = 0
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        self.n += 1
-        return super().run(*args, **kwargs)
-
-
-class Bypassing(Autotuner):
-    """Never calls the base class."""
-
-    def run(self, *args: Any, grid: Any, warmup: Any, **kwargs: Any) -> Any:
-        return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs, **self.configs[0].all_kwargs())
 
 
 @pytest.mark.usefixtures("alone")

@@ -11,26 +11,19 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
-    ARCH,
+from tests.runtime.fakes import (  # fmt: skip
     KEY,
+    NAME,
     Config,
     Tensor,
     autotuner,
     launch,
     launched,
+    pin,
     stored,
     three,
-    write_table,
-)  # fmt: skip
-from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install
-
-NAME = "pkg.ops.kernel"
-
-
-def pin(tmp_path: Path, config: Any, *, name: Any = NAME, key: Any = KEY, kernels: Any = None, **fields: Any) -> Any:
-    path = write_table(tmp_path / "tables", kernels or {name: {key: config}})
-    return install(AutotunePolicy(mode="pinned", table_path=path, arch=ARCH, **fields))
+)
+from tuning_registry.runtime import choice_log, coverage_report
 
 
 def test_the_live_candidate_is_launched_and_its_hook_runs_once_a_launch(tmp_path: Path) -> None:

@@ -5,10 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import ARCH, Tensor, autotuner, launch, launched, only_recording, stored, three, write_table
+from tests.runtime.fakes import (
+    ARCH,
+    NAME,
+    Tensor,
+    autotuner,
+    launch,
+    launched,
+    only_recording,
+    stored,
+    three,
+    write_table,
+)
 from tuning_registry.runtime import AutotunePolicy, install, uninstall
-
-NAME = "pkg.ops.kernel"
 
 
 def record(tmp_path: Path) -> None:

@@ -12,26 +12,20 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
+from tests.runtime.fakes import (  # fmt: skip
     ARCH,
-    KEY,
+    NAME,
     Autotuner,
     Tensor,
     autotuner,
     launch,
     launched,
+    pin,
     stored,
     three,
     write_table,
-)  # fmt: skip
+)
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install
-
-NAME = "pkg.ops.kernel"
-
-
-def pin(tmp_path: Path, config: Any, *, name: Any = NAME, key: Any = KEY, kernels: Any = None, **fields: Any) -> Any:
-    path = write_table(tmp_path / "tables", kernels or {name: {key: config}})
-    return install(AutotunePolicy(mode="pinned", table_path=path, arch=ARCH, **fields))
 
 
 def test_a_pinned_config_that_pruning_dropped_is_a_miss_and_is_not_launched(tmp_path: Path) -> None:

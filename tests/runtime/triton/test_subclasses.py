@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
+from tests.runtime.fakes import (  # fmt: skip
     ARCH,
     HAS_LISTENER,
     KEY,
+    NAME,
     Autotuner,
     Tensor,
     Timer,
@@ -25,11 +26,10 @@ from tests.runtime.fakes import (
     text_of,
     three,
     write_table,
-)  # fmt: skip
+)
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
 from tuning_registry.runtime.triton import coverage
 
-NAME = "pkg.ops.kernel"
 pytestmark = pytest.mark.usefixtures("alone")
 
 

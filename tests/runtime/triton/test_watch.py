@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fakes import (
+from tests.runtime.fakes import (  # fmt: skip
     ARCH,
     HAS_DISK_CACHE,
     HAS_LISTENER,
     KEY,
+    NAME,
     Autotuner,
     Config,
     Tensor,
@@ -27,13 +28,11 @@ from tests.runtime.fakes import (
     text_of,
     three,
     triton,
-)  # fmt: skip
+)
 from tuning_registry.errors import LaunchError
 from tuning_registry.model.canonical import text_digest
 from tuning_registry.model.records import Observation, TimedCandidates, Timing
 from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install, uninstall
-
-NAME = "pkg.ops.kernel"
 
 
 def record(tmp_path: Path, **fields: Any) -> Any:

@@ -97,7 +97,7 @@ class IngestReport(Result):
             "already ingested": self.already,
             "completed": self.completed,
             "superseded": self.replaced,
-            "of a withdrawn run": self.withdrawn,
+            "of a withdrawn run (not changed; registry runs restore makes it count again)": self.withdrawn,
             "skipped": len(self.skipped),
         }
         return ", ".join([*parts, *(f"{count:,} {what}" for what, count in others.items() if count)])

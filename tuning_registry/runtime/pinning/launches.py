@@ -37,7 +37,6 @@ class Job(Protocol):
     policy: AutotunePolicy
     tables: TableSource
     devices: Devices
-    bare_names: dict[str, dict[str, bool]]
 
     @property
     def pins(self) -> bool:
@@ -86,6 +85,7 @@ class Pinning:
         self._session = session
         self._policy = session.policy
         self._parameters: dict[str, bool] = {}  # of every kernel that was decided
+        self._bare_names: dict[str, dict[str, bool]] = {}  # kernels served by each name without a module
 
     def pin(self, call: Call, pruned: list[Any], kept: dict[Any, Any]) -> Launch:
         """Decide a launch, and note a miss.
@@ -249,7 +249,7 @@ class Pinning:
                   place.key or "(none)", "; ".join(map(_shown, failed)), _shown(decision.candidate))  # fmt: skip
 
     def _note_bare_name(self, kernel: str, name: str) -> None:
-        served = self._session.bare_names.setdefault(name, {})
+        served = self._bare_names.setdefault(name, {})
         served[kernel] = True
         if len(served) > 1:
             warn_once(("bare name", name), "the table's entries for %s have no module, so they serve several kernels: %s. "

@@ -32,7 +32,7 @@ def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
             for member, value in slots.items():
                 member.__set__(probe, value)
             pruned = list(probe.prune_configs(kwargs))
-        except Exception as error:
+        except Exception as error:  # the copy's own trouble: ask the autotuner itself; a pruner's error is raised again
             if _is_of_pruner(error, before):
                 raise
         else:
