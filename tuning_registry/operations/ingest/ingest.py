@@ -91,8 +91,11 @@ class IngestReport(Result):
     def __str__(self) -> str:
         """What was ingested, then what was not."""
         parts = [count_of(self.new, "recording"), count_of(self.votes, "vote")]
-        parts += [count_of(n, noun) for n, noun in ((self.timings, "timing"), (self.observations, "observation")) if n]
+        if self.timings:
+            parts.append(count_of(self.timings, "timing"))
         parts.append(count_of(self.new_entries, "new entry"))
+        if self.observations:
+            parts.append(count_of(self.observations, "observation"))
         others = {
             "already ingested": self.already,
             "completed": self.completed,
