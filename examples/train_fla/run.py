@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import platform
 import shutil
@@ -174,13 +175,15 @@ def free_port() -> int:
 def summary(folder: Path) -> dict[str, Any]:
     """What the ranks of a job wrote, and the figures of the table."""
     ranks = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(RANKS)]
+    if not all(math.isfinite(float.fromhex(loss)) for rank in ranks for loss in rank["losses"]):
+        raise ValueError("a loss is not finite, so equal bits would prove nothing")
     logs = "\n".join((folder / f"rank{rank}.log").read_text(errors="replace") for rank in range(RANKS))
     return {
         "first_step_s": max(rank["first_step_s"] for rank in ranks),
         "median_step_ms": round(statistics.median(statistics.median(rank["step_ms"]) for rank in ranks), 2),
         "last_losses": [rank["losses"][-1] for rank in ranks],
         "parameters_sha256": [rank["parameters_sha256"] for rank in ranks],
-        "log": [line for line in logs.splitlines() if line.startswith(("pinn", "record", "chaos", "warning"))],
+        "log": [line for line in logs.splitlines() if line.startswith("tuning_registry: ")],
         "ranks": ranks,
     }
 
