@@ -53,7 +53,7 @@ def child(mode: str, table: str, steps: int, record_path: str) -> dict[str, Any]
         install(mode="pinned", table_path=table, on_miss="error")
     from train import Training
 
-    training = Training(torch.device("cuda", 0), rank=0, layers=4, batch=4, length=1024)
+    training = Training(torch.device("cuda", 0), rank=0, layers=4, batch=8, length=512)
     began = time.perf_counter()
     training.step().item()
     first = time.perf_counter() - began

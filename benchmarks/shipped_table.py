@@ -104,7 +104,9 @@ def fresh_table(folder: Path) -> dict[str, Any]:
     target.parent.mkdir()
     for command in (["ingest", "examples/h200", "--run", "h200-2026-07", "--triton", "3.6.0", "--package",
                      "flash-linear-attention=0.6.0"], ["export", "--arch", "sm90", "-o", str(target)]):  # fmt: skip
-        subprocess.run([*registry, *command], cwd=ROOT, check=True, capture_output=True, text=True)
+        done = subprocess.run([*registry, *command], cwd=ROOT, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"registry {command[0]} failed with exit status {done.returncode}: {done.stderr}")
     table: dict[str, Any] = json.loads(target.read_text())
     return table
 

@@ -1,4 +1,4 @@
-"""Train a small language model with flash-linear-attention's gated delta rule, and write down every bit that it computes.
+"""Train a small language model with flash-linear-attention's kernels, and write down every bit that it computes.
 
     torchrun --nproc-per-node=2 train.py out/        # writes out/rank0.json and out/rank1.json
 
@@ -28,8 +28,9 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812 - its usual name
-from fla.modules import RMSNorm
-from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+from fla.modules import FusedRMSNormGated, RMSNorm
+from fla.modules.norm.l2norm import l2norm
+from fla.ops.gla import fused_recurrent_gla
 from torch import nn
 
 VOCABULARY = 512
@@ -37,28 +38,34 @@ WIDTH = 256
 HEADS = 4
 
 
-class GatedDeltaNet(nn.Module):
-    """A gated delta rule over four heads, as `fla.layers.GatedDeltaNet` without its convolutions."""
+def heads(x: torch.Tensor) -> torch.Tensor:
+    """Split (batch, time, WIDTH) into (batch, time, HEADS, width of a head)."""
+    return x.unflatten(-1, (HEADS, -1)).contiguous()
+
+
+class GatedLinearAttention(nn.Module):
+    """Gated linear attention over four heads in its recurrent form, as a layer of `fla.layers` in that mode.
+
+    The chunked form has hundreds of candidates, and flash-linear-attention 0.6 refuses its gated gradient on Hopper
+    GPUs with Triton 3.4 to 3.7.0, which miscompile it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.norm = RMSNorm(WIDTH)
         self.qkv = nn.Linear(WIDTH, 3 * WIDTH, bias=False)
-        self.decay_and_beta = nn.Linear(WIDTH, 2 * HEADS)
-        self.out_norm = RMSNorm(WIDTH)
+        self.decay = nn.Linear(WIDTH, WIDTH)
+        self.out_norm = FusedRMSNormGated(WIDTH // HEADS)
         self.gate = nn.Linear(WIDTH, WIDTH, bias=False)
         self.out = nn.Linear(WIDTH, WIDTH, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (batch, time, WIDTH) to the same shape."""
         normed = self.norm(x)
-        q, k, v = (part.unflatten(-1, (HEADS, -1)) for part in self.qkv(normed).chunk(3, dim=-1))
-        decay, beta = self.decay_and_beta(normed).chunk(2, dim=-1)
-        mixed, _ = chunk_gated_delta_rule(
-            *(part.contiguous() for part in (q, k, v)), g=F.logsigmoid(decay.float()), beta=beta.sigmoid(),
-            use_qk_l2norm_in_kernel=True,
-        )  # fmt: skip
-        return self.out(self.out_norm(mixed.flatten(2).float()) * F.silu(self.gate(normed)))
+        q, k, v = (heads(part) for part in self.qkv(normed).chunk(3, dim=-1))
+        decay = F.logsigmoid(heads(self.decay(normed)).float()) / 16
+        attended, _ = fused_recurrent_gla(l2norm(q), l2norm(k), v, gk=decay)
+        return self.out(self.out_norm(attended, heads(self.gate(normed))).flatten(2))
 
 
 class Mlp(nn.Module):
@@ -82,7 +89,7 @@ class Model(nn.Module):
     def __init__(self, layers: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
-        self.layers = nn.ModuleList(layer for _ in range(layers) for layer in (GatedDeltaNet(), Mlp()))
+        self.layers = nn.ModuleList(layer for _ in range(layers) for layer in (GatedLinearAttention(), Mlp()))
         self.norm = RMSNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
@@ -182,8 +189,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder for rankN.json")
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--batch", type=int, default=4, help="sequences per rank and step")
-    parser.add_argument("--length", type=int, default=1024, help="tokens per sequence")
+    parser.add_argument("--batch", type=int, default=8, help="sequences per rank and step")
+    parser.add_argument("--length", type=int, default=512, help="tokens per sequence")
     options = parser.parse_args()
     began = time.perf_counter()
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
