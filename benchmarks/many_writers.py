@@ -34,7 +34,7 @@ from tuning_registry.db.migrate import upgrade_database
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.reports.votes import find_winners
+from tuning_registry.operations.election.winners import find_winners
 
 RANKS, FILES, ENTRIES, INGESTS = 64, 128, 485, 8
 PAUSE_S = 0.1  # of a reader

@@ -19,7 +19,8 @@ from tuning_registry.log import warn
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.authors import current_user
-from tuning_registry.operations.election.tally import EntryVotes, Winner
+from tuning_registry.operations.election.tally import EntryVotes, Winner, find_disagreements
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
 from tuning_registry.operations.reports.costs import DisagreementCost, find_costs
@@ -29,7 +30,6 @@ from tuning_registry.operations.reports.inventory import RecordedKernel, Recorde
 from tuning_registry.operations.reports.misses import MissedEntry, find_misses
 from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
 from tuning_registry.operations.reports.status import describe_status
-from tuning_registry.operations.reports.votes import find_disagreements, find_winners
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
 from tuning_registry.operations.tables.checking import TableCheck, check_table
 from tuning_registry.operations.tables.differences import compare_tables, compare_with_votes, table_or_run

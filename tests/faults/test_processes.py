@@ -24,8 +24,8 @@ from tuning_registry.db import schema
 from tuning_registry.db.store import Store
 from tuning_registry.formats.files import write_atomically
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.tables.export import export_table
 
 # Each process is forked from a clean one that has the imports behind it: they start together, and in numbers.

@@ -18,8 +18,8 @@ from tuning_registry.db.schema import VERSION_TABLE
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import ingest
-from tuning_registry.operations.reports.votes import find_winners
 
 BUDGET_S = 1.5  # instead of the 20 s of a job
 VOTES = 200

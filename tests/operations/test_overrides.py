@@ -15,8 +15,8 @@ from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, FormatError, SchemaError, SelectionError, UsageError
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.rules.overrides import Override
 

@@ -13,7 +13,7 @@ from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.reports.votes import find_winners
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.runs import list_runs, restore_run, withdraw_run
 
 A, B = config(B=16), config(B=8, num_warps=8)

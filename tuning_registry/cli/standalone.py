@@ -47,8 +47,8 @@ def report(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if ranks disagree.")] = False,
 ) -> None:
     """Report the disagreements among recordings. Exits 1 if the recordings hold no votes."""
+    from tuning_registry.operations.election.tally import find_disagreements
     from tuning_registry.operations.ingest.ingest import ingest_in_memory
-    from tuning_registry.operations.reports.votes import find_disagreements
 
     store = ingest_in_memory(paths, track=track_files)
     found, total = find_disagreements(store, Selection())

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 )
 def winners(target: Target, policy: PolicyOption = Policy.MAJORITY, style: FormatOption = Format.table) -> None:
     """Show the elected config of every entry, with its votes."""
-    from tuning_registry.operations.reports.votes import find_winners
+    from tuning_registry.operations.election.winners import find_winners
 
     store = target.open()
     found = find_winners(store, target.selection, policy)
@@ -65,8 +65,8 @@ def disagreements(
     exit_code: ExitCode = False,
 ) -> None:
     """Show the entries on which ranks disagree, and which ranks chose which config."""
+    from tuning_registry.operations.election.tally import find_disagreements
     from tuning_registry.operations.reports.costs import CONFLICT, NOT_TIMED, find_costs
-    from tuning_registry.operations.reports.votes import find_disagreements
 
     store = target.open()
     if cost:

@@ -14,22 +14,12 @@ from tuning_registry.errors import ConflictError, SelectionError, UsageError
 from tuning_registry.formats.config_classes import covers
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.formats.short_configs import find_config, short_config
-from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.names import ANY_KEY, bare_name, lookup_key
 from tuning_registry.model.selection import check_option
 from tuning_registry.rules.overrides import BAN, LIFT, PIN, Override, Overrides, in_force
 from tuning_registry.wording import list_some
 
 _UNSAVED = 0  # the id of an event that the database has not numbered yet
-
-
-def read_overrides(reading: Reading, arch: str | None = None, kernel: str | None = None) -> Overrides:
-    """The overrides in force for an architecture and kernel (by name, function name or pattern)."""
-    return Overrides(
-        override
-        for override in in_force(reading.rows(queries.overrides.history()))
-        if arch in {None, override.arch} and (kernel is None or matches_kernel(kernel, override.kernel))
-    )
 
 
 def list_overrides(store: Store, *, everything: bool = False) -> list[Override]:

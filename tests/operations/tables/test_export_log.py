@@ -15,7 +15,7 @@ from tests.conftest import H200, Cli, config, run_registry, version_1, write_ran
 from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.reports.votes import find_winners
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import list_exports, remember_export
 

@@ -7,37 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db.queries.environments import version_asked
+from tuning_registry.db.queries.selected import counting_recordings
 from tuning_registry.db.schema import CURRENT, environments, kernel_sources, recorded_runs, recording_archs, recordings
 from tuning_registry.model.selection import Selection
-
-
-def counting_recordings(selection: Selection) -> sa.Select[Any]:
-    """Which recordings count for this selection: the current ones of runs that are not withdrawn.
-
-    Columns: id, environment_id.
-    """
-    query = (
-        sa.select(recordings.c.id, recordings.c.environment_id)
-        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
-        .where(recordings.c.superseded_at == CURRENT, recorded_runs.c.withdrawn_at.is_(None))
-    )
-    if selection.runs:
-        query = query.where(recorded_runs.c.name.in_(selection.runs))
-    if selection.ranks:
-        query = query.where(recordings.c.rank.in_(selection.ranks))
-    if selection.source is not None:
-        query = query.where(recordings.c.source == selection.source)
-    if selection.triton is not None:
-        query = query.join(environments, environments.c.id == recordings.c.environment_id).where(
-            environments.c.triton == version_asked(selection.triton)
-        )
-    return query
-
-
-def environments_that_count(selection: Selection) -> sa.Select[Any]:
-    """Which environments do the counting recordings come from?"""
-    return sa.select(counting_recordings(selection).subquery().c.environment_id).distinct()
 
 
 def whose_recordings(selection: Selection) -> sa.Select[Any]:

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Row
+from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.results import Result
-from tuning_registry.model.selection import MISSING
+from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, shape_of
 from tuning_registry.rules.evidence import Policy
@@ -153,6 +154,21 @@ class Winner(EntryVotes):
         """One readable line."""
         support = f"{self.choices[0].count} of {self.votes} votes"
         return printable(f"{self.arch} {self.kernel} {self.key}: {short_config(self.config)} ({support})")
+
+
+def find_disagreements(store: Store, selection: Selection) -> tuple[list[EntryVotes], int]:
+    """Entries for which ranks of one version group chose more than one config, with the ranks behind each.
+
+    A rank that never ran a key does not vote on it, so its absence is not a disagreement.
+
+    Returns:
+        The entries, and the number of all entries that have votes.
+
+    Raises:
+        SelectionError, DatabaseError: As for `winners.find_winners`.
+    """
+    with store.reading() as reading:
+        return split_entries(VotesByShape(reading, selection))
 
 
 def split_entries(votes: VotesByShape) -> tuple[list[EntryVotes], int]:

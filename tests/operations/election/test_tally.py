@@ -14,7 +14,8 @@ from tuning_registry import merge_records
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.reports.votes import find_disagreements, find_winners
+from tuning_registry.operations.election.tally import find_disagreements
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.runs import withdraw_run
 from tuning_registry.operations.tables.export import export_table
 
