@@ -9,7 +9,7 @@ from tuning_registry.locations import shown_url
 from tuning_registry.log import warn
 from tuning_registry.model.names import lookup_key
 from tuning_registry.runtime.choices import ChoiceLog
-from tuning_registry.runtime.job.announce import announce
+from tuning_registry.runtime.job.place import announce
 from tuning_registry.runtime.misses import MissLog
 from tuning_registry.runtime.pinning.tables import TableSource
 from tuning_registry.runtime.policies.policy import AutotunePolicy
