@@ -7,22 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from tuning_registry.errors import FormatError, RecordingError, TableError
+from tuning_registry.errors import FormatError, RecordingError, TableError, describe
 from tuning_registry.formats.bans import Bans
 from tuning_registry.formats.files import kind_of, parse_json, read_bytes
 from tuning_registry.formats.matching import matching_candidate
 from tuning_registry.formats.sections import read_arch, read_entries
-from tuning_registry.model.canonical import (
-    check_text,
-    config_text,
-    describe,
-    dump_json,
-    load_config,
-    text_digest,
-)
+from tuning_registry.model.canonical import config_text, dump_json, load_config, text_digest
 from tuning_registry.model.names import (
     ANY_KEY,
     bare_name,
+    check_text,
     is_known_arch,
     is_positional,
     lookup_key,

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tuning_registry.errors import FormatError, UsageError
-from tuning_registry.model.canonical import check_text
 from tuning_registry.model.globs import matches_kernel
-from tuning_registry.model.names import normal_arch, normal_distribution
+from tuning_registry.model.names import check_text, normal_arch, normal_distribution
 from tuning_registry.model.records import NOT_STATED
 
 MISSING = NOT_STATED  # on the command line: recordings that do not state a version

@@ -13,8 +13,7 @@ from tuning_registry.db.reading import Row
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, printable
-from tuning_registry.model.canonical import check_text
-from tuning_registry.model.names import rank_ranges
+from tuning_registry.model.names import check_text, rank_ranges
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import MISSING
 from tuning_registry.wording import count_of
