@@ -76,7 +76,9 @@ class Agreement:
         return not self.disagreements
 
 
-_known: WeakIdentityMap[KnownChoices] = WeakIdentityMap()  # by group; weakly, since a live group keeps its port and threads
+_known: WeakIdentityMap[KnownChoices] = (
+    WeakIdentityMap()
+)  # by group; weakly, since a live group keeps its port and threads
 _steps = 0
 _lock = threading.Lock()
 

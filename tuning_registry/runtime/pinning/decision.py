@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.loader import installed_triton
-from tuning_registry.formats.matching import value_text
+from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS, value_text
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import live_config_text, text_digest
@@ -86,7 +86,8 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
     if policy.on_miss == "error":
         raise LaunchError(
             f"no config to pin for {kernel}, key {key or '(none)'}, on {table.arch}: {miss} ({describe_table(table)}). "
-            "Record this key and export it, set block_sizes, or set on_miss to min_cost.", miss,
+            f"{WHY_AMBIGUOUS if miss == AMBIGUOUS else 'Record this key and export it'}, set block_sizes, or set on_miss to "
+            "min_cost.", miss,
         )  # fmt: skip
     return Decision(cheapest(configs, left), "min_cost", miss)
 
