@@ -181,18 +181,20 @@ class TunedTable:
                 return Match(None, "unusable entry", name, str(found))
             if found is not None:
                 text = self._texts[name][found]
-                if self.bans.forbids(kernel, key, text):
+                if self.bans.forbids(kernel, key, text, other_spellings):
                     return Match(None, "banned", name, found)
                 return Match(*matching_candidate(text, candidates), name, found)
             reason = "no key"
         return Match(None, reason)
 
     def _spelling(self, kernel: str, key: str, others: Sequence[str] = ()) -> str | None:
-        """The key in the table that decides about `key`: the same, an equal one, one without names, or `*`."""
-        texts, equal = self._texts.get(kernel, {}), self._spellings.get(kernel, {})
+        """The key in the table that decides about `key`: an equal one, one without names, or `*`.
+
+        If the table has several spellings of one key, the smallest decides for all of them. Triton cannot tell them
+        apart, so the spelling of a call depends on which launch came first.
+        """
+        equal = self._spellings.get(kernel, {})
         for spelt in (key, *others):
-            if spelt in texts:
-                return spelt
             found = equal.get(lookup_key(spelt)) or equal.get(positional_key(spelt))
             if found:
                 return found
