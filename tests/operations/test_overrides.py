@@ -90,6 +90,20 @@ def test_pins_and_bans_hold_under_every_policy(store: Store, tmp_path: Path) -> 
     assert table_of(store, policy="fastest", generalize_percent=1000) == {"*": B, "M=1": A, "M=2": A}
 
 
+def test_a_pin_against_a_ban_is_counted_as_a_pin_and_not_as_elected_without(
+    store: Store, cli: Cli, tmp_path: Path
+) -> None:
+    votes(store, tmp_path, M1=[A, A, B], M2=[A, A, B])
+    decide(store, "ban", "*", A)
+    decide(store, "pin", "M=1", A)
+    made = export_table(store, SM90)
+    assert made.payload["kernels"]["k"] == {"M=1": A, "M=2": B}
+    assert (made.pinned, made.pinned_banned, made.with_bans) == (1, 1, 1)
+    shown = cli("export", "--arch", "sm90", "-o", tmp_path / "t.json").stderr
+    assert "note: 1 entry decided by pins, 1 of them against a ban (see registry overrides)" in shown
+    assert "note: 1 entry decided with some configs banned" in shown
+
+
 def test_an_entry_of_which_all_is_banned_is_left_out_and_counted(store: Store, tmp_path: Path) -> None:
     votes(store, tmp_path, M1=[A, B], M2=[A])
     decide(store, "ban", "M=1", A)

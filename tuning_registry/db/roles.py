@@ -46,14 +46,17 @@ DO $$ BEGIN
     END IF;
     CREATE ROLE "{role}" NOLOGIN;
 END $$"""
-# To hand over tables, a user must be able to become their new owner, and stays able to. Since Postgres 16, the creator
-# of a role may grant it but does not have its privileges.
-_GRANTED_TO_ME: Final = """\
-DO $$ BEGIN
-    IF current_user <> '{role}' THEN
-        EXECUTE format('GRANT "{role}" TO %I', current_user) || CASE
+# Whoever owned the tables goes on using and upgrading them. To hand tables over, a user other than a superuser must also
+# be a member of their new owner; since Postgres 16, the creator of a role does not have its privileges.
+_GRANTED_TO_OWNERS: Final = """\
+DO $$ DECLARE member name; BEGIN
+    FOR member IN
+        SELECT rolname FROM pg_roles WHERE NOT rolsuper AND rolname <> '{role}' AND (rolname = current_user OR oid IN
+            (SELECT relowner FROM pg_class WHERE oid = ANY (ARRAY[{tables}]::regclass[])))
+    LOOP
+        EXECUTE format('GRANT "{role}" TO %I', member) || CASE
             WHEN current_setting('server_version_num')::int >= 160000 THEN ' WITH INHERIT TRUE, SET TRUE' ELSE '' END;
-    END IF;
+    END LOOP;
 END $$"""
 
 
@@ -91,9 +94,9 @@ def _job_for(statement: str, purpose: str) -> str:
 def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str]:
     """SQL that creates a recorder, a reader and an owner in a database that already has the schema.
 
-    It is one transaction, which may be repeated. A superuser can run it, or the owner of the database with CREATEROLE,
-    who then also becomes a member of the owner role. The roles cannot log in; grant them to users that can. The owner
-    role owns the tables. A recorder may insert, and read what it must look up; it may not update or delete, or read
+    It is one transaction, which may be repeated. A superuser can run it, or the owner of the tables with CREATEROLE.
+    The roles cannot log in; grant them to users that can. The owner role owns the tables from then on, and whoever
+    owned them before becomes a member of it. A recorder may insert, and read what it must look up; it may not update or delete, or read
     the votes of others. A reader may read everything, and add its exports to the log of exports.
 
     Args:
@@ -111,6 +114,7 @@ def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str
     owner, recorder, reader = names = [f"{prefix}_{job}" for job in ("owner", "recorder", "reader")]
     tables = [table.name for table in schema.metadata.sorted_tables]
     everything = [*tables, schema.VERSION_TABLE]
+    quoted = ", ".join(f"'\"{namespace}\".\"{name}\"'" for name in everything)
 
     def listed(names: Sequence[str]) -> str:
         return ", ".join(f'"{namespace}"."{name}"' for name in names)
@@ -121,7 +125,7 @@ def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str
     return [
         "BEGIN",
         *(_MADE_IF_MISSING.format(role=name) for name in names),
-        _GRANTED_TO_ME.format(role=owner),
+        _GRANTED_TO_OWNERS.format(role=owner, tables=quoted),
         f'GRANT USAGE, CREATE ON SCHEMA "{namespace}" TO "{owner}"',
         f'GRANT USAGE ON SCHEMA "{namespace}" TO "{recorder}", "{reader}"',
         *(f'ALTER TABLE "{namespace}"."{name}" OWNER TO "{owner}"' for name in everything),

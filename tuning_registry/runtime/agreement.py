@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tuning_registry.errors import AgreementError, printable
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import dump_json
-from tuning_registry.model.names import rank_ranges
+from tuning_registry.model.names import ranks_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.control import active_session, policy_changes
 from tuning_registry.runtime.job.collectives import Group, all_gather_bytes, all_gather_numbers, current_group
@@ -39,7 +39,7 @@ class Disagreement(NamedTuple):
 
     def __str__(self) -> str:
         """The entry and the ranks that chose each config, on one line."""
-        sides = "; ".join(f"ranks {rank_ranges(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
+        sides = "; ".join(f"{ranks_text(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
         return printable(f"{self.kernel} {self.key} on {self.arch}: {sides}")
 
 

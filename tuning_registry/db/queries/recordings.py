@@ -8,19 +8,31 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db.queries.environments import version_asked
-from tuning_registry.db.schema import CURRENT, environments, kernel_sources, recorded_runs, recording_archs, recordings
+from tuning_registry.db.schema import (
+    CURRENT,
+    NO_RANK,
+    environments,
+    kernel_sources,
+    recorded_runs,
+    recording_archs,
+    recordings,
+)
 from tuning_registry.model.selection import Selection
 
 
 def counting_recordings(selection: Selection) -> sa.Select[Any]:
-    """Which recordings count for this selection: the current ones of runs that are not withdrawn.
+    """Which recordings count for this selection: current ones that are not withdrawn, nor is their run.
 
     Columns: id, environment_id.
     """
     query = (
         sa.select(recordings.c.id, recordings.c.environment_id)
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
-        .where(recordings.c.superseded_at == CURRENT, recorded_runs.c.withdrawn_at.is_(None))
+        .where(
+            recordings.c.superseded_at == CURRENT,
+            recordings.c.withdrawn_at.is_(None),
+            recorded_runs.c.withdrawn_at.is_(None),
+        )
     )
     if selection.runs:
         query = query.where(recorded_runs.c.name.in_(selection.runs))
@@ -102,7 +114,7 @@ def _current() -> sa.Select[Any]:
         sa.select(
             recordings.c.id,
             recorded_runs.c.name.label("run"),
-            recorded_runs.c.withdrawn_at,
+            sa.func.coalesce(recorded_runs.c.withdrawn_at, recordings.c.withdrawn_at).label("withdrawn_at"),
             recordings.c.rank,
             recordings.c.world_size,
             recordings.c.votes_digest,
@@ -121,7 +133,7 @@ def _current() -> sa.Select[Any]:
 
 
 def same_content(kind: str, digests: Iterable[str]) -> sa.Select[Any]:
-    """Which current recordings hold this content, including those of withdrawn runs, which may be restored?
+    """Which current recordings hold this content, including withdrawn ones, which may be restored?
 
     Columns: digest, rank, run, is_named.
     """
@@ -147,6 +159,17 @@ def runs_by_name(names: Iterable[str]) -> sa.Select[Any]:
     return sa.select(recorded_runs).where(recorded_runs.c.name.in_(list(names)))
 
 
+def ranks_of(run_name: str) -> sa.Select[Any]:
+    """Which current recording does each rank of a run have, and is it withdrawn? Columns: id, rank, withdrawn_at."""
+    return (
+        sa.select(recordings.c.id, recordings.c.rank, recordings.c.withdrawn_at)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .where(
+            recorded_runs.c.name == run_name, recordings.c.rank != NO_RANK, recordings.c.superseded_at == CURRENT
+        )
+    )
+
+
 def of_all_runs() -> sa.Select[Any]:
     """Which runs exist, and what do their current recordings state? One row per recording, newest first."""
     return (
@@ -155,6 +178,7 @@ def of_all_runs() -> sa.Select[Any]:
             recorded_runs.c.withdrawn_at,
             recordings.c.id,
             recordings.c.rank,
+            recordings.c.withdrawn_at.label("rank_withdrawn_at"),
             recordings.c.world_size,
             recordings.c.host,
             recordings.c.device_name,
