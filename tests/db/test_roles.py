@@ -111,7 +111,7 @@ def test_a_reader_reads_everything_and_writes_the_log_of_exports_only(roles: dic
         (("ingest", *write_ranks(tmp_path, [B]), "--run", "more"), "recorder"),
     ):
         done = run("--db", roles["reader"], *words)
-        advice = f"GRANT tuning_registry_{job} TO {parse_url(roles['reader']).username} "
+        advice = f"GRANT tuning_registry_{job} TO {parse_url(roles['reader']).username}\n"
         assert (done.exit_code, advice in done.stderr) == (1, True), (words, done.stderr)
     refuse(roles["reader"], "CREATE TABLE mine (x int)")
 

@@ -111,7 +111,7 @@ def test_an_entry_of_which_all_is_banned_is_left_out_and_counted(store: Store, t
     made = export_table(store, SM90)
     assert (made.payload["kernels"]["k"], made.banned_out) == ({"M=2": A}, 1)
     decide(store, "ban", "*", A)
-    with pytest.raises(SelectionError, match="thresholds and bans leave out all 2 entries"):
+    with pytest.raises(SelectionError, match=r"thresholds and bans leave out every entry \(2\)"):
         export_table(store, SM90)
 
 
@@ -190,7 +190,8 @@ def test_configs_are_named_as_they_are_shown(store: Store, tmp_path: Path) -> No
     votes(store, tmp_path, M1=[A, B])
     assert decide(store, "pin", "M=1", "B=2  num_warps=4 num_stages=3").config == config_text(B)
     with pytest.raises(
-        UsageError, match="'B=9' is not a recorded config. Recorded: B=1 num_warps=4 num_stages=3; B=2 "
+        UsageError,
+        match="'B=9' is not a recorded config; expected one that registry explain lists, such as B=1 num_warps=4 ",
     ):
         decide(store, "pin", "M=1", "B=9")
     with pytest.raises(UsageError, match="not a config: at num_stages: required config field 'num_stages' is missing"):

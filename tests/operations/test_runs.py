@@ -80,7 +80,9 @@ def test_commands_withdraw_and_restore_ranks(cli: Cli, tmp_path: Path) -> None:
         "\nranks 0-1,3 of good: withdrawn; their votes no longer count\n"
     )
     assert "0-1,3" in cli("runs").stdout.splitlines()[1]
-    assert cli("runs", "restore", "good", "--rank", "3").stderr.endswith("\nrank 3 of good: restored; its votes count again\n")
+    assert cli("runs", "restore", "good", "--rank", "3").stderr.endswith(
+        "\nrank 3 of good: restored; its votes count again\n"
+    )
     assert cli("runs", "restore", "good").stderr.endswith(
         "\ngood: not withdrawn\nnote: ranks 0-1 of this run stay withdrawn. To count their votes again, use --rank 0-1\n"
     )

@@ -217,7 +217,7 @@ def test_equal_spellings_of_a_key_are_one_entry(ranks: Any) -> None:
 def test_strict_raises_on_every_rank_and_in_a_subgroup_ranks_count_within_it(ranks: Any) -> None:
     for out in ranks:
         assert out["raised"] == 2
-        assert "1 of 1 entries differ between 3 ranks: pkg.ops.kernel M=16" in out["text"]
+        assert "3 ranks chose different configs for 1 of 1 entry: pkg.ops.kernel M=16" in out["text"]
     assert ranks[0]["sub"] == 1
     assert all("differ between 2 ranks" in out["sub"] and "ranks 0 chose" in out["sub"] for out in ranks[1:])
 

@@ -74,8 +74,7 @@ def missing_right(statement: str, user: str | None, purpose: str) -> str:
         return f"{who} may not create tables. Ask an administrator to run: GRANT CREATE ON SCHEMA public TO {grantee}"
     role = f"{PREFIX}_{_job_for(statement, purpose)}"
     return (
-        f"{who} lacks a right of the role {role}. Ask an administrator to run: GRANT {role} TO {grantee} "
-        "(registry db roles prints SQL that creates the role)"
+        f"{who} needs the role {role} (see registry db roles). Ask an administrator to run: GRANT {role} TO {grantee}"
     )
 
 
@@ -114,7 +113,7 @@ def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str
     owner, recorder, reader = names = [f"{prefix}_{job}" for job in ("owner", "recorder", "reader")]
     tables = [table.name for table in schema.metadata.sorted_tables]
     everything = [*tables, schema.VERSION_TABLE]
-    quoted = ", ".join(f"'\"{namespace}\".\"{name}\"'" for name in everything)
+    quoted = ", ".join(f'\'"{namespace}"."{name}"\'' for name in everything)
 
     def listed(names: Sequence[str]) -> str:
         return ", ".join(f'"{namespace}"."{name}"' for name in names)

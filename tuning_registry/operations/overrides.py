@@ -131,7 +131,7 @@ def refuse_expired(overrides: Overrides, today: str) -> None:
     """
     expired = [override for override in overrides.in_force if override.has_expired(today)]
     if expired:
-        shown = list_some([f"#{one.id} ({one.action} of {one.kernel}, until {one.until})" for one in expired])
+        shown = list_some([f"#{one.id} ({one.action} of {one.kernel}, until {one.until})" for one in expired], shown=1)
         raise SelectionError(
             f"overrides have expired: {shown}. Nothing was written. To renew one, give it again with a later --until; "
             "to end one, run: registry lift ID"
@@ -192,7 +192,8 @@ def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> s
         return found[0]
     if found:
         raise SelectionError(
-            f"several kernels are named {kernel}: {list_some(found)}; give a qualified name, or use --force for the bare name"
+            f"several kernels are named {kernel}: {list_some(found, shown=2)}; give a qualified name, or use --force for "
+            "the bare name"
         )
     if not force:
         raise SelectionError(f"the kernel {kernel} was never recorded on {arch}; use --force to accept it anyway")

@@ -27,9 +27,7 @@ _COLUMNS: Final = ("run", "ranks", "world_size", "recordings", "votes", "archs",
 
 def render_runs(runs: Sequence[Run], style: Format) -> str:
     """Every run with what it holds; times are UTC."""
-    return render_results(
-        runs, style, _COLUMNS, _runs_text, lambda run: [_row(run)]
-    )
+    return render_results(runs, style, _COLUMNS, _runs_text, lambda run: [_row(run)])
 
 
 def _row(run: Run) -> dict[str, object]:

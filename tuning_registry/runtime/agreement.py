@@ -18,6 +18,7 @@ from tuning_registry.runtime.control import active_session, policy_changes
 from tuning_registry.runtime.job.collectives import Group, all_gather_bytes, all_gather_numbers, current_group
 from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
+from tuning_registry.wording import count_of, list_some
 
 _DIGEST_BYTES = 8  # per entry and per config; collisions become likely near 2^32 entries, and jobs have thousands
 
@@ -163,7 +164,8 @@ def verify_choices(group: Any = None) -> Agreement:
         _report(where, known, differing, result, is_speaker=where.rank == 0 or where.rank in differ_in_gaps)
     if found and session is not None and session.policy.verify_strict:
         raise AgreementError(
-            f"{len(found)} of {compared} entries differ between {where.size} ranks: " + " | ".join(map(str, found[:10]))
+            f"{where.size} ranks chose different configs for {len(found)} of {count_of(compared, 'entry')}: "
+            + list_some(list(map(str, found)), " | ", shown=3)
         )
     return result
 

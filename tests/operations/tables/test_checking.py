@@ -74,11 +74,11 @@ def test_votes_of_other_versions_do_not_matter_to_a_table(store: Store, tmp_path
     new = exported(store, Selection(arch="sm90", triton="3.7.0"), log=log)
     record("newer", A, "3.7.0", "2.0")
     exported(store, Selection(arch="sm90", triton="3.7.0", packages={"p": "2.0"}), log=log)  # the entries of `old`
-    for table in (old, new):
-        found = checked(store, table, triton=table.provenance["triton"], p="1.0")
+    for made in (old, new):
+        found = checked(store, made, triton=made.provenance["triton"], p="1.0")
         assert found.problems == []
         assert found.compared is not None
-        assert f"triton {table.provenance['triton']}" in found.compared.compared_with()
+        assert f"triton {made.provenance['triton']}" in found.compared.compared_with()
 
 
 def test_votes_that_give_no_table_are_a_problem_of_their_own(store: Store, tmp_path: Path) -> None:

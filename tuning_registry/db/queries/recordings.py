@@ -164,9 +164,7 @@ def ranks_of(run_name: str) -> sa.Select[Any]:
     return (
         sa.select(recordings.c.id, recordings.c.rank, recordings.c.withdrawn_at)
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
-        .where(
-            recorded_runs.c.name == run_name, recordings.c.rank != NO_RANK, recordings.c.superseded_at == CURRENT
-        )
+        .where(recorded_runs.c.name == run_name, recordings.c.rank != NO_RANK, recordings.c.superseded_at == CURRENT)
     )
 
 

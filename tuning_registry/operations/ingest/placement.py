@@ -161,12 +161,10 @@ class _Planner:
             )
         if self._replace:
             return _Target(record, position)
-        what = (
-            f"other {' and '.join(differing)}" if differing else "the same content but other versions or another source"
-        )
+        what = f"other {' and '.join(differing)}" if differing else "other versions or another source"
         raise ConflictError(
             f"{_at(record)}{_whose(record)} is already in the database with {what}; use --replace to supersede it, or "
-            "--as-run NAME to record this one as a different job"
+            "--as-run NAME for another job"
         )
 
     def _superseded_by(self, record: Pending, target: _Target) -> list[int]:

@@ -103,7 +103,7 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         kept, dropped = _split(election.entries, options)
         if not kept:
             raise SelectionError(
-                f"thresholds and bans leave out all {len(election.every_entry)} entries. Nothing was written. Lower the "
+                f"thresholds and bans leave out every entry ({len(election.every_entry)}). Nothing was written. Lower the "
                 "thresholds, or lift a ban (see registry overrides)"
             )
         unwritten = [*dropped, *election.left_out]
