@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Measure ingest, export and queries against the in-memory baseline: whole processes, side by side in one run.
 
-usage: bench_ingest.py [--ranks 1024 10240] [--rounds 3] [--postgres]
-
 Every round runs each command once, in turn, so that a slow moment of the machine affects all of them. Prints the median
 of the rounds, the ratio to the baseline of the same run, and the peak memory. `--postgres` starts a temporary server.
 """
@@ -110,10 +108,10 @@ def measure(ranks: int, rounds: int, server: str | None, work: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1024])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--postgres", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1024], help="Numbers of recordings to measure.")
+    parser.add_argument("--rounds", type=int, default=3, help="Number of rounds. [default: 3]")
+    parser.add_argument("--postgres", action="store_true", help="Also measure on a temporary Postgres server.")
     arguments = parser.parse_args()
     print(f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, Python {platform.python_version()}, {os.cpu_count()} cores, "
           f"{platform.machine()}")  # fmt: skip

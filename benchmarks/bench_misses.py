@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Measure the cost of a key that nobody recorded: the rule for unseen keys against the static estimate and the best.
 
-usage: bench_misses.py [FILE...]                # recordings, gzip or plain; defaults to the one in benchmarks/data
-       bench_misses.py FILE... --fresh FILE...  # also measures the keys that only the second files have
+Examples:
+  bench_misses.py [FILE...]                # recordings, gzip or plain; defaults to the one in benchmarks/data
+  bench_misses.py FILE... --fresh FILE...  # also measures the keys that only the second files have
 
 Needs no GPU: the files have the time of every candidate for every key, so a choice is scored by looking up its time. A
 key is left out, a table is made of the others, and each method chooses a candidate:

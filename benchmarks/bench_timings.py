@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Measure what timings cost: ingest with and without them, and the queries that read them; whole processes in one run.
 
-usage: bench_timings.py [--ranks 1024] [--rounds 3] [--postgres]
-
 Every rank has 485 entries and the timings of about 4,700 candidates (make_recordings.py). Prints the median of the
 rounds, the ratio to an ingest of the votes alone in the same run, and the peak memory.
 """
@@ -70,10 +68,10 @@ def measure(ranks: int, rounds: int, server: str | None, work: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ranks", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--postgres", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=1024, help="Number of recordings. [default: 1024]")
+    parser.add_argument("--rounds", type=int, default=3, help="Number of rounds. [default: 3]")
+    parser.add_argument("--postgres", action="store_true", help="Also measure on a temporary Postgres server.")
     arguments = parser.parse_args()
     print(f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, Python {platform.python_version()}, {os.cpu_count()} cores, "
           f"{platform.machine()}")  # fmt: skip

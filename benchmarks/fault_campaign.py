@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Kill ingest, export, migration and recording at random moments, and check that nothing is lost, doubled or torn.
 
-usage: fault_campaign.py [--rounds 200] [--seed 1] [--postgres]
-
 Every round starts a process on a fresh copy of a database, kills it with SIGKILL after a random part of the time that it
 usually takes, and checks the result:
 
@@ -269,9 +267,9 @@ def fight(rounds: int, chance: random.Random, work: Path, server: str | None) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=200, help="Number of rounds. [default: 200]")
+    parser.add_argument("--seed", type=int, default=1, help="Seed of the random moments. [default: 1]")
     parser.add_argument(
         "--postgres", action="store_true", help="Run as many rounds on a temporary Postgres server as well."
     )

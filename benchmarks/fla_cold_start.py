@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Measure the cold start of flash-linear-attention's kernels, autotuned and pinned, in new processes.
 
-usage: fla_cold_start.py            # runs the comparison; needs a GPU, fla and the packages of the registry command
-       fla_cold_start.py --work     # runs the kernels once: prints seconds, timings taken, misses and a checksum
+Examples:
+  fla_cold_start.py            # runs the comparison; needs a GPU, fla and the packages of the registry command
+  fla_cold_start.py --work     # runs the kernels once: prints seconds, timings taken, misses and a checksum
 
 Two ranks record, each with a separate compile cache. Their recordings are ingested and a table is exported. Then two
 new processes run pinned to the table, and two run with stock Triton, each from an empty compile cache.
@@ -113,7 +114,7 @@ def registry(folder: Path, *arguments: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", action="store_true")
     if parser.parse_args().work:
         print(json.dumps(work()))

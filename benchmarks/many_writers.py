@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Let many processes write to one database at once: every vote must arrive exactly once, and readers must get answers.
 
-usage: many_writers.py [--rounds 3] [--postgres]
-
 A round has two waves on a fresh database, while two readers query the winners repeatedly. In the first wave, 64 ranks
 insert 485 votes each at the same moment, together with 8 ingests of 16 separate files each. In the second wave, 8 ingests
 overlap: each takes a random half of all files. Every rank has loaded its modules before the first wave, since 64 ranks of
@@ -154,8 +152,8 @@ def measure(kind: str, server: str | None, rounds: int, work: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="Number of rounds. [default: 3]")
     parser.add_argument("--postgres", action="store_true", help="Also run on a temporary Postgres server.")
     arguments = parser.parse_args()
     print(f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, Python {platform.python_version()}, {os.cpu_count()} cores")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Record many keys of many kernels on a GPU, for the benchmark of misses.
 
-usage: record_keys.py FOLDER             # on a machine with a GPU; takes at most nine minutes
-       record_keys.py FOLDER --dry       # anywhere: compiles for sm90 with a fake driver and invents times
+Examples:
+  record_keys.py FOLDER             # on a machine with a GPU; takes at most nine minutes
+  record_keys.py FOLDER --dry       # anywhere: compiles for sm90 with a fake driver and invents times
 
 First compiles every candidate of every key in parallel processes, which fills Triton's cache. Then times them in one
 process through the project's own recorder, `install(mode="record")`. Writes FOLDER/rec.rank0.json, a recording of
