@@ -91,7 +91,7 @@ READING: tuple[tuple[object, ...], ...] = (
 )  # fmt: skip
 PLACE = ("--arch", "sm90", "--kernel", "k", "--key", "M=1", "--config", json.dumps(B), "--reason", "r")
 WRITING: tuple[tuple[object, ...], ...] = (
-    ("pin", *PLACE), ("ban", *PLACE), ("runs", "withdraw", "first"), ("db", "upgrade"),
+    ("pin", *PLACE), ("ban", *PLACE), ("ban", *PLACE, "--config", "num_warps=8", "--force"), ("runs", "withdraw", "first"), ("db", "upgrade"),
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RunRanks = Annotated[
     list[str] | None,
-    typer.Option("--rank", metavar="RANKS", help="Only these ranks of it, such as 3 or 0-7. May be repeated."),
+    typer.Option("--rank", metavar="RANKS", help="Only these ranks of the run, such as 3 or 0-7. May be repeated."),
 ]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as shown by registry runs.")]
 

@@ -162,7 +162,7 @@ def write_export(made: Export, output: Path | None) -> None:
 def diff(
     target: Target,
     old: Annotated[
-        str, typer.Argument(metavar="OLD", help="Table file, or name of a run, for the table that its votes elect.")
+        str, typer.Argument(metavar="OLD", help="Table file, or name of a run to use the table that its votes elect.")
     ],
     new: Annotated[
         str | None,

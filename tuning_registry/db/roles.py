@@ -34,7 +34,7 @@ _RECORDED: Final = (
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _TABLE_IN_SQL = re.compile(r'\b(?:FROM|JOIN|INTO|COPY|UPDATE|TABLE)\s+"?(\w+)', re.IGNORECASE)
 PREFIX: Final = "tuning_registry"
-READ, WRITE, MIGRATE = "read", "write", "migrate"  # why a database is opened
+READ, WRITE, DECIDE, MIGRATE = "read", "write", "decide", "migrate"  # why a database is opened
 
 _MADE_IF_MISSING: Final = """\
 DO $$ BEGIN
@@ -66,7 +66,7 @@ def missing_right(statement: str, user: str | None, purpose: str) -> str:
     Args:
         statement: The SQL that failed.
         user: Who ran it; None if the URL does not state it.
-        purpose: Why the database was opened: `READ`, `WRITE` or `MIGRATE`.
+        purpose: Why the database was opened: `READ`, `WRITE`, `DECIDE` (overrides and withdrawals) or `MIGRATE`.
     """
     who = user or "the user"
     grantee = "USER" if user is None else user if _PLAIN_NAME.fullmatch(user) else '"' + user.replace('"', '""') + '"'
@@ -83,7 +83,7 @@ def _job_for(statement: str, purpose: str) -> str:
     tables = set(_TABLE_IN_SQL.findall(statement))
     if purpose == READ or tables == {"exports"}:
         return "reader"
-    if purpose == MIGRATE:
+    if purpose in {DECIDE, MIGRATE}:
         return "owner"
     verb = statement.split(None, 1)[0].upper() if statement.strip() else ""
     may = {"SELECT": {*_LOOKED_UP, schema.VERSION_TABLE}, "INSERT": {*_RECORDED}, "COPY": {*_RECORDED}}.get(verb, set())

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
+from tuning_registry.db.roles import DECIDE
 from tuning_registry.db.store import Store
 from tuning_registry.db.writing import Writing
 from tuning_registry.errors import ConflictError, SelectionError, UsageError
@@ -72,7 +73,7 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
     (arch,) = read_entries({arch: {kernel: {key: ""}}}, str)  # refuses names that no recording or table could hold
     if store.revision() is None:
         raise store.absent()
-    with store.writing() as transaction:
+    with store.writing(DECIDE) as transaction:
         kernel = _known_kernel(transaction, arch, kernel, force=force)
         text = _known_config(transaction, action, (arch, kernel, key), config, force=force)
         event = Override(
@@ -101,7 +102,7 @@ def lift_override(store: Store, number: int, *, reason: str, author: str, now: d
     _refuse_empty({"reason": reason, "author": author})
     if store.revision() is None:
         raise store.absent()
-    with store.writing() as transaction:
+    with store.writing(DECIDE) as transaction:
         history = in_force(transaction.rows(queries.overrides.history()))
         old = next((override for override in history if override.id == number), None)
         if old is None:

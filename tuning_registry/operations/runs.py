@@ -10,6 +10,7 @@ from typing import Any
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
+from tuning_registry.db.roles import DECIDE
 from tuning_registry.db.schema import NO_RANK, recorded_runs, recordings
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, printable
@@ -165,7 +166,7 @@ def _set_withdrawn(store: Store, run: str, ranks: Collection[int], withdrawn_at:
     check_text(run, ("run",))
     if store.revision() is None:
         raise store.absent()
-    with store.writing() as transaction:
+    with store.writing(DECIDE) as transaction:
         table, rows = recorded_runs, transaction.rows(queries.recordings.runs_by_name([run]))
         if not rows:
             raise SelectionError(f"there is no run {run!r}; registry runs lists the recorded runs")
