@@ -95,8 +95,7 @@ def list_runs(store: Store) -> list[Run]:
 
 
 def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> Run:
-    withdrawn = [member for member in members if member["rank_withdrawn_at"]]
-    counted = [row for member in members if member not in withdrawn for row in archs.get(member["id"], [])]
+    counted = [row for member in members if not member["rank_withdrawn_at"] for row in archs.get(member["id"], [])]
     packages = {f"{package} {version}" for row in members for package, version in json.loads(row["packages"]).items()}
     triton = tuple(sorted({row["triton"] or MISSING for row in members}))
     return Run(
@@ -113,7 +112,7 @@ def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> R
         hosts=_distinct(members, "host"),
         ingested_at=max(row["ingested_at"] for row in members),
         withdrawn_at=members[0]["withdrawn_at"],
-        withdrawn_ranks=tuple(sorted(member["rank"] for member in withdrawn)),
+        withdrawn_ranks=tuple(sorted(member["rank"] for member in members if member["rank_withdrawn_at"])),
     )
 
 

@@ -197,7 +197,11 @@ def kernels_of_several_sources(run_names: Iterable[str]) -> sa.Select[Any]:
         sa.select(recorded_runs.c.name.label("run"), kernel_sources.c.kernel)
         .join(recordings, recordings.c.run_id == recorded_runs.c.id)
         .join(kernel_sources, kernel_sources.c.source_set_id == recordings.c.source_set_id)
-        .where(recorded_runs.c.name.in_(list(run_names)), recordings.c.superseded_at == CURRENT)
+        .where(
+            recorded_runs.c.name.in_(list(run_names)),
+            recordings.c.superseded_at == CURRENT,
+            recordings.c.withdrawn_at.is_(None),
+        )
         .group_by(recorded_runs.c.name, kernel_sources.c.kernel)
         .having(sa.func.min(kernel_sources.c.source) != sa.func.max(kernel_sources.c.source))
         .order_by(recorded_runs.c.name, kernel_sources.c.kernel)
