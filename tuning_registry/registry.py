@@ -428,27 +428,35 @@ class Registry:
         """Every run with what it recorded, newest first."""
         return list_runs(self._store)
 
-    def withdraw(self, run: str) -> bool:
-        """Stop counting the votes of a run. They are kept, and `restore` counts them again.
+    def withdraw(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
+        """Stop counting the votes of a run, or of some of its ranks. They are kept, and `restore` counts them again.
+
+        Args:
+            run: Name of the run.
+            ranks: Only this rank, or these; empty for the whole run.
 
         Returns:
             Whether this changed anything.
 
         Raises:
-            SelectionError: There is no such run.
+            SelectionError: There is no such run or rank.
         """
-        return withdraw_run(self._store, run)
+        return withdraw_run(self._store, run, _several(ranks))
 
-    def restore(self, run: str) -> bool:
-        """Count the votes of a withdrawn run again.
+    def restore(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
+        """Count the votes of a withdrawn run again, or those of ranks that were withdrawn alone.
+
+        Args:
+            run: Name of the run.
+            ranks: Only this rank, or these; empty for the whole run.
 
         Returns:
             Whether this changed anything.
 
         Raises:
-            SelectionError: There is no such run.
+            SelectionError: There is no such run or rank.
         """
-        return restore_run(self._store, run)
+        return restore_run(self._store, run, _several(ranks))
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
             author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip
@@ -521,9 +529,13 @@ def _selection(filters: Mapping[str, Any], allowed: type = Filters, **fixed: Any
     runs, ranks = given.pop("runs", ()), given.pop("ranks", ())
     return Selection(
         runs=(runs,) if isinstance(runs, str) else tuple(runs),
-        ranks=(ranks,) if isinstance(ranks, int) else tuple(ranks),
+        ranks=_several(ranks),
         **given,
     )
+
+
+def _several(ranks: int | Iterable[int]) -> tuple[int, ...]:
+    return (ranks,) if isinstance(ranks, int) else tuple(ranks)
 
 
 def _table(table: ExportedTable | TunedTable | PathLike) -> TunedTable:

@@ -190,7 +190,7 @@ def test_equal_spellings_are_found(stored: str, asked: str) -> None:
 def test_a_table_with_nothing_in_it_is_false() -> None:
     assert not table({})
     assert table({"k": {}})
-    assert repr(table({"k": {"*": config()}})) == "<TunedTable sm90: 1 kernels, 1 entries>"
+    assert repr(table({"k": {"*": config()}})) == "<TunedTable sm90: 1 kernel, 1 entry>"
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ _add(runs_app, {"withdraw": recordings.withdraw, "restore": recordings.restore})
 db_app = _group(
     "db",
     "Database",
-    "Create, upgrade, check or locate the database.",
+    "Create, upgrade, check or locate the database; print SQL for its roles.",
     ("registry db path", "registry db check --db registry.db"),
     no_args_is_help=True,
 )

@@ -23,6 +23,7 @@ from tuning_registry.model.names import (
     normal_arch,
     positional_key,
 )
+from tuning_registry.wording import count_of
 
 EXTRA: Final = "tuning_registry"  # the one top-level object that this project adds to the seed's form
 FORMAT_VERSION: Final = 1
@@ -104,7 +105,7 @@ class TunedTable:
 
     def __repr__(self) -> str:
         """The architecture and the size, for logs."""
-        return f"<TunedTable {self.arch}: {len(self._texts)} kernels, {len(self)} entries>"
+        return f"<TunedTable {self.arch}: {count_of(len(self._texts), 'kernel')}, {count_of(len(self), 'entry')}>"
 
     @property
     def kernels(self) -> dict[str, dict[str, dict[str, Any]]]:

@@ -154,3 +154,8 @@ def rank_ranges(ranks: Sequence[int]) -> str:
         else:
             parts.append([rank, rank])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Ranks with their noun: `rank 3`, `ranks 0-2,5`."""
+    return f"{'ranks' if len(set(ranks)) > 1 else 'rank'} {rank_ranges(ranks)}"

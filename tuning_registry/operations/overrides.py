@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
+from tuning_registry.db.roles import DECIDE
 from tuning_registry.db.store import Store
 from tuning_registry.db.writing import Writing
 from tuning_registry.errors import ConflictError, SelectionError, UsageError
@@ -62,7 +63,7 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
     (arch,) = read_entries({arch: {kernel: {key: ""}}}, str)  # refuses names that no recording or table could hold
     if store.revision() is None:
         raise store.absent()
-    with store.writing() as transaction:
+    with store.writing(DECIDE) as transaction:
         kernel = _known_kernel(transaction, arch, kernel, force=force)
         text = _known_config(transaction, action, (arch, kernel, key), config, force=force)
         event = Override(
@@ -91,7 +92,7 @@ def lift_override(store: Store, number: int, *, reason: str, author: str, now: d
     _refuse_empty({"reason": reason, "author": author})
     if store.revision() is None:
         raise store.absent()
-    with store.writing() as transaction:
+    with store.writing(DECIDE) as transaction:
         history = in_force(transaction.rows(queries.overrides.history()))
         old = next((override for override in history if override.id == number), None)
         if old is None:
@@ -121,7 +122,7 @@ def refuse_expired(overrides: Overrides, today: str) -> None:
     """
     expired = [override for override in overrides.in_force if override.has_expired(today)]
     if expired:
-        shown = list_some([f"#{one.id} ({one.action} of {one.kernel}, until {one.until})" for one in expired])
+        shown = list_some([f"#{one.id} ({one.action} of {one.kernel}, until {one.until})" for one in expired], shown=1)
         raise SelectionError(
             f"overrides have expired: {shown}. Nothing was written. To renew one, give it again with a later --until; "
             "to end one, run: registry lift ID"
@@ -182,7 +183,8 @@ def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> s
         return found[0]
     if found:
         raise SelectionError(
-            f"several kernels are named {kernel}: {list_some(found)}; give a qualified name, or use --force for the bare name"
+            f"several kernels are named {kernel}: {list_some(found, shown=2)}; give a qualified name, or use --force for "
+            "the bare name"
         )
     if not force:
         raise SelectionError(f"the kernel {kernel} was never recorded on {arch}; use --force to accept it anyway")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tuning_registry.errors import AgreementError, printable
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import dump_json
-from tuning_registry.model.names import rank_ranges
+from tuning_registry.model.names import ranks_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.control import active_session, policy_changes
 from tuning_registry.runtime.job.collectives import Group, all_gather_bytes, all_gather_numbers, current_group
@@ -27,6 +27,7 @@ from tuning_registry.runtime.known_choices import (
     members,
 )
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
+from tuning_registry.wording import count_of, list_some
 
 
 class Disagreement(NamedTuple):
@@ -46,7 +47,7 @@ class Disagreement(NamedTuple):
 
     def __str__(self) -> str:
         """The entry and the ranks that chose each config, on one line."""
-        sides = "; ".join(f"ranks {rank_ranges(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
+        sides = "; ".join(f"{ranks_text(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
         return printable(f"{self.kernel} {self.key} on {self.arch}: {sides}")
 
 
@@ -158,7 +159,8 @@ def verify_choices(group: Any = None) -> Agreement:
         _report(where, known, result, is_speaker=where.rank == 0 or where.rank in differ_in_gaps)
     if found and session is not None and session.policy.verify_strict:
         raise AgreementError(
-            f"{len(found)} of {compared} entries differ between {where.size} ranks: " + " | ".join(map(str, found[:10]))
+            f"{where.size} ranks chose different configs for {len(found)} of {count_of(compared, 'entry')}: "
+            + list_some(list(map(str, found)), " | ", shown=3)
         )
     return result
 

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db.queries.selected import counting_recordings
-from tuning_registry.db.schema import CURRENT, environments, recorded_runs, recording_archs, recordings
+from tuning_registry.db.schema import CURRENT, NO_RANK, environments, recorded_runs, recording_archs, recordings
 from tuning_registry.model.selection import Selection
 
 
@@ -74,7 +74,7 @@ def _current() -> sa.Select[Any]:
         sa.select(
             recordings.c.id,
             recorded_runs.c.name.label("run"),
-            recorded_runs.c.withdrawn_at,
+            sa.func.coalesce(recorded_runs.c.withdrawn_at, recordings.c.withdrawn_at).label("withdrawn_at"),
             recordings.c.rank,
             recordings.c.world_size,
             recordings.c.votes_digest,
@@ -93,7 +93,7 @@ def _current() -> sa.Select[Any]:
 
 
 def same_content(kind: str, digests: Iterable[str]) -> sa.Select[Any]:
-    """Which current recordings hold this content, including those of withdrawn runs, which may be restored?
+    """Which current recordings hold this content, including withdrawn ones, which may be restored?
 
     Columns: digest, rank, run, is_named.
     """
@@ -119,6 +119,15 @@ def runs_by_name(names: Iterable[str]) -> sa.Select[Any]:
     return sa.select(recorded_runs).where(recorded_runs.c.name.in_(list(names)))
 
 
+def ranks_of(run_name: str) -> sa.Select[Any]:
+    """Which current recording does each rank of a run have, and is it withdrawn? Columns: id, rank, withdrawn_at."""
+    return (
+        sa.select(recordings.c.id, recordings.c.rank, recordings.c.withdrawn_at)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .where(recorded_runs.c.name == run_name, recordings.c.rank != NO_RANK, recordings.c.superseded_at == CURRENT)
+    )
+
+
 def of_all_runs() -> sa.Select[Any]:
     """Which runs exist, and what do their current recordings state? One row per recording, newest first."""
     return (
@@ -127,6 +136,7 @@ def of_all_runs() -> sa.Select[Any]:
             recorded_runs.c.withdrawn_at,
             recordings.c.id,
             recordings.c.rank,
+            recordings.c.withdrawn_at.label("rank_withdrawn_at"),
             recordings.c.world_size,
             recordings.c.host,
             recordings.c.device_name,

@@ -40,14 +40,18 @@ def _kernel_is(kernel: str) -> sa.ColumnElement[bool]:
 
 
 def counting_recordings(selection: Selection) -> sa.Select[Any]:
-    """Which recordings count for this selection: the current ones of runs that are not withdrawn.
+    """Which recordings count for this selection: current ones that are not withdrawn, nor is their run.
 
     Columns: id, environment_id.
     """
     query = (
         sa.select(recordings.c.id, recordings.c.environment_id)
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
-        .where(recordings.c.superseded_at == CURRENT, recorded_runs.c.withdrawn_at.is_(None))
+        .where(
+            recordings.c.superseded_at == CURRENT,
+            recordings.c.withdrawn_at.is_(None),
+            recorded_runs.c.withdrawn_at.is_(None),
+        )
     )
     if selection.runs:
         query = query.where(recorded_runs.c.name.in_(selection.runs))

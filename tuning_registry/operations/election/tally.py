@@ -19,7 +19,7 @@ from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, shape_of
 from tuning_registry.operations.mixed_code import Sources
 from tuning_registry.rules.evidence import Policy
-from tuning_registry.wording import list_some
+from tuning_registry.wording import count_of, list_some
 
 PINNED: Final = "pin"  # in `Winner.decided_by`, next to the policies
 
@@ -120,7 +120,9 @@ class EntryVotes(Result):
 
     def __str__(self) -> str:
         """One readable line."""
-        shown = ", ".join(f"{choice.count} votes for {short_config(choice.config)}" for choice in self.choices)
+        shown = ", ".join(
+            f"{count_of(choice.count, 'vote')} for {short_config(choice.config)}" for choice in self.choices
+        )
         return printable(f"{self.arch} {self.kernel} {self.key}: {shown or 'no votes'}")
 
 
@@ -163,7 +165,7 @@ class Winner(EntryVotes):
 
     def __str__(self) -> str:
         """One readable line."""
-        support = f"{self.choices[0].count} of {self.votes} votes"
+        support = f"{self.choices[0].count} of {count_of(self.votes, 'vote')}"
         return printable(f"{self.arch} {self.kernel} {self.key}: {short_config(self.config)} ({support})")
 
 

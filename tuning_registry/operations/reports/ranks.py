@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from array import array
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final

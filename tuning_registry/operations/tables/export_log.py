@@ -53,6 +53,11 @@ class ExportRecord(Result):
     exported_by: str
     exported_at: str
 
+    def is_stated_by(self, header: Mapping[str, Any]) -> bool:
+        """Whether the `tuning_registry` object of a table states the policy, runs and recordings of this export."""
+        stated = (header.get("policy"), header.get("runs"), header.get("recordings"))
+        return stated == (self.policy, list(self.runs), self.recordings)
+
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON holds it."""
         return {**asdict(self), "runs": list(self.runs)}
