@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
-"""What a key costs that nobody recorded: the rule for unseen keys against the cheapest estimate and the best candidate.
+"""Measure the cost of a key that nobody recorded: the rule for unseen keys against the static estimate and the best.
 
-usage: bench_misses.py [FILE...]                # recordings, gzip or plain; by default the one in benchmarks/data
-       bench_misses.py FILE... --fresh FILE...  # also: keys of the second files that the first do not have
+Examples:
+  bench_misses.py [FILE...]                # recordings, gzip or plain; defaults to the one in benchmarks/data
+  bench_misses.py FILE... --fresh FILE...  # also measures the keys that only the second files have
 
-Needs no GPU: every candidate's time on every key is in the files, so a choice is scored by looking its time up. A key
-is taken out, a table is made of the others, and the rule chooses:
+Needs no GPU: the files have the time of every candidate for every key, so a choice is scored by looking up its time. A
+key is left out, a table is made of the others, and each method chooses a candidate:
 
-  evidence  the rule with the slowdowns of all candidates on the recorded keys (what `export` writes)
-  winners   the rule with the winners alone (a table without evidence)
-  min_cost  the candidate of the least static estimate
+  evidence  the rule, with the slowdowns of all candidates on the recorded keys, as `export` writes them
+  winners   the rule, with the winners alone, as in a table without evidence
+  min_cost  the candidate with the lowest static estimate
 
-The figure is the time of the chosen candidate over that of the fastest one, 1 at best. A candidate that failed on a key
-gives way to the next choice. Timing is noisy, so even the right choice scores above 1: "timed again" is what a key
-costs that one process timed itself, scored by what another one on the next GPU timed. Candidates are in the order of their parameters, since a recording sorts them by text.
+The score is the time of the chosen candidate divided by that of the fastest one; 1 is the best possible. If a candidate
+failed for a key, the next choice counts. Timing is noisy, so even the right choice scores above 1: "timed again" is the
+score of a candidate that one process timed as the fastest, by the times of another process on the other GPU. Candidates
+are in the order of their parameters, since a recording sorts them by text.
 
-Some kernels are kept for a final test: they are left out unless --final is given, which leaves out all others. A rule
-that was changed after a look at them has no test any more.
+Some kernels are reserved for a final test. Only --final measures them, and then only them. If the rule is changed after
+looking at their results, they no longer test it.
 """
 
 # ruff: noqa: E402 - the package is found first
@@ -49,6 +51,7 @@ from tuning_registry.model.slowdowns import slowdowns_of
 from tuning_registry.rules.evidence import median_of_medians
 from tuning_registry.rules.nearest import RecordedKeys
 from tuning_registry.runtime.pinning.decision import static_estimate
+from tuning_registry.wording import count_of
 
 SHIPPED: Final = sorted((ROOT / "benchmarks" / "data").glob("*.json.gz"))
 EXAMPLES: Final = sorted((ROOT / "examples" / "h200").glob("timings.rank*.json"))
@@ -67,7 +70,7 @@ Kernels = dict[str, dict[str, ByConfig]]
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """One key that was taken out, and the time of each method's choice over the best."""
+    """One key that was left out, and the score of each method's choice."""
 
     kernel: str
     key: str
@@ -110,7 +113,7 @@ def table(keys: Mapping[str, ByConfig]) -> tuple[dict[str, str], dict[str, dict[
 
 
 def cheapest_first(texts: Iterable[str]) -> list[str]:
-    """Candidates by static estimate, of equal ones by their parameters."""
+    """Candidates by static estimate, then by their parameters."""
 
     def order(text: str) -> tuple[tuple[int, int], str, list[tuple[str, int, str]]]:
         config = load_config(text)
@@ -122,7 +125,7 @@ def cheapest_first(texts: Iterable[str]) -> list[str]:
 
 
 def misses(recorded: Mapping[str, ByConfig], asked: Mapping[str, ByConfig], kernel: str) -> Iterator[Miss]:
-    """What each method's choice costs on the asked keys, knowing the recorded ones."""
+    """The score of each method's choice for the asked keys, given the recorded ones."""
     winners, slowdowns = table(recorded)
     with_evidence, without = RecordedKeys(winners, slowdowns), RecordedKeys(winners)
     for key, medians in asked.items():
@@ -184,7 +187,7 @@ def show(title: str, found: Sequence[Miss], *, by_kernel: bool, verbose: bool) -
     for method in METHODS:
         low, high = interval(found, method)
         over = sum(miss.ratios[method] > WORST for miss in found)
-        print(f"{method}: 95 % interval of the mean over key sets {low:.3f} to {high:.3f}; {over} keys above {WORST}")
+        print(f"{method}: 95 % interval of the mean {low:.3f} to {high:.3f}; {count_of(over, 'key')} above {WORST}")
     if verbose:
         for miss in sorted(found, key=lambda miss: -miss.ratios["evidence"])[:15]:
             print({method: round(ratio, 2) for method, ratio in miss.ratios.items()}, bare_name(miss.kernel), miss.key)
@@ -197,9 +200,9 @@ def row(name: str, found: Sequence[Miss]) -> str:
 
 
 def show_halves(kernels: Kernels, rounds: int) -> None:
-    """Print the spread over random halves: median, least and most of the mean and of the worst."""
+    """Print the spread over random halves: median and range of the mean and of the worst score."""
     samples = [leave_half_out(kernels, seed) for seed in range(rounds)]
-    print(f"\n## Half of the keys left out, {rounds} times: median (least to most)\n")
+    print(f"\n## Half of the keys left out, {count_of(rounds, 'round')}: median (lowest to highest)\n")
     print("| method | mean | worst |\n| --- | --- | --- |")
     for method in METHODS:
         ratios = [[miss.ratios[method] for miss in sample] for sample in samples]
@@ -212,7 +215,7 @@ def show_halves(kernels: Kernels, rounds: int) -> None:
 
 
 def timed_again(files: Sequence[Path]) -> list[float]:
-    """The time of each key's fastest candidate over the best, chosen by one recording and scored by another one."""
+    """The scores of each key's fastest candidate, chosen by one recording and scored by another one."""
     ranks = [read([file]) for file in files]
     return [
         two[kernel][key].get(min(medians, key=lambda text: (medians[text], text)), math.inf) / min(two[kernel][key].values())
@@ -224,7 +227,7 @@ def timed_again(files: Sequence[Path]) -> list[float]:
 
 
 def show_noise(files: Iterable[Path], *, final: bool) -> None:
-    """Print how wide the times of one candidate are, how many candidates that leaves, and the figure of `timed_again`."""
+    """Print how far the times of one candidate spread, how many candidates lie within that, and the result of `timed_again`."""
     widths: list[float] = []
     rivals: list[int] = []
     for file in files:
@@ -235,8 +238,8 @@ def show_noise(files: Iterable[Path], *, final: bool) -> None:
                     widths += [(p80 - p20) / 2 / median for median, p20, p80 in times]
                     slowest = min(times)[2] if times else 0.0
                     rivals.append(sum(median <= slowest for median, _, _ in times))
-    print(f"\n## Noise\n\nhalf of the 20th-80th percentile range, of one candidate: {100 * statistics.median(widths):.1f} % "
-          f"(median); candidates within the fastest one's range: {statistics.fmean(rivals):.1f} a key")  # fmt: skip
+    print(f"\n## Noise\n\nhalf of the range from the 20th to the 80th percentile of a candidate: {100 * statistics.median(widths):.1f} % "
+          f"(median); candidates within the range of the fastest one: {statistics.fmean(rivals):.1f} per key")  # fmt: skip
     again = [ratio for ratio in timed_again(EXAMPLES) if ratio < math.inf]
     print(f"examples/h200, timed again: {mean(again):.3f}, worst {max(again):.2f}, "
           f"{sum(ratio > WORST for ratio in again)} of {len(again)} above {WORST}")  # fmt: skip
@@ -248,16 +251,18 @@ _FIGURES: Final[tuple[Callable[[Sequence[float]], float], ...]] = (mean, max)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, default=SHIPPED)
-    parser.add_argument("--fresh", nargs="+", type=Path, default=[], help="recordings of other keys of these kernels")
-    parser.add_argument("--rounds", type=int, default=20, help="how many random halves")
-    parser.add_argument("--final", action="store_true", help="only the kernels that are kept for a final test")
-    parser.add_argument("--verbose", action="store_true", help="also the worst keys")
-    parser.add_argument("--json", type=Path, help="write every miss to this file")
+    parser.add_argument("--fresh", nargs="+", type=Path, default=[], help="Recordings of other keys of these kernels.")
+    parser.add_argument("--rounds", type=int, default=20, help="Number of random halves.")
+    parser.add_argument(
+        "--final", action="store_true", help="Measure only the kernels that are reserved for a final test."
+    )
+    parser.add_argument("--verbose", action="store_true", help="Also print the worst keys.")
+    parser.add_argument("--json", type=Path, help="Write every miss to this file.")
     options = parser.parse_args()
     began = time.perf_counter()
     kernels = {kernel: keys for kernel, keys in read(options.files).items()
                if (bare_name(kernel) in FINAL) == options.final}  # fmt: skip
-    print(f"{len(kernels)} kernels, {sum(map(len, kernels.values()))} keys, "
+    print(f"{count_of(len(kernels), 'kernel')}, {count_of(sum(map(len, kernels.values())), 'key')}, "
           f"{sum(len(c) for keys in kernels.values() for c in keys.values())} times")  # fmt: skip
     show_noise(options.files, final=options.final)
     found = leave_one_out(kernels)

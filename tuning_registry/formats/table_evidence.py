@@ -28,12 +28,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, describe
 from tuning_registry.model.canonical import (
     DEFAULTS,
     FIELDS,
     config_text,
-    describe,
     dump_json,
     load_config,
     parse_integer,

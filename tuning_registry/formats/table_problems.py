@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tuning_registry.errors import FileError, FormatError, RecordingError, printable
+from tuning_registry.errors import FileError, FormatError, RecordingError, describe, printable
 from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.formats.table import EXTRA, TunedTable, check_shape
-from tuning_registry.model.canonical import config_text, describe
+from tuning_registry.model.canonical import config_text
 from tuning_registry.model.names import is_known_arch, lookup_key, normal_arch
 from tuning_registry.model.results import Result
 

@@ -26,8 +26,9 @@ class Export(Result):
         ties: Elected entries whose winner was decided by its text alone.
         dropped: Entries that the thresholds left out.
         banned_out: Entries left out because every config is banned.
-        with_bans: Elected entries some of whose chosen configs are banned.
+        with_bans: Entries that votes or timings decided and some of whose chosen configs are banned.
         pinned: Entries that a pin decided.
+        pinned_banned: Of these, entries whose pin overrides a ban of its config for every key of the kernel.
         undecided: Entries that the policy's timings could not decide; they have the majority's config.
         stale: Elected entries with votes that chose from other candidates than the newest recording.
         saving: The effect of generalizing; None if it was not asked for.
@@ -43,6 +44,7 @@ class Export(Result):
     banned_out: int
     with_bans: int
     pinned: int
+    pinned_banned: int
     undecided: int
     stale: int
     saving: Saving | None
@@ -52,6 +54,12 @@ class Export(Result):
     def digest(self) -> str:
         """The digest that the table states and that training logs show."""
         return str(self.payload["tuning_registry"]["digest"])
+
+    @property
+    def selection_digest(self) -> str:
+        """The digest of everything that decides a pin, as training logs show it."""
+        ours = self.payload["tuning_registry"]
+        return str(ours.get("selection_digest", ours["digest"]))
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON holds them; the table itself is `payload`."""
@@ -63,12 +71,14 @@ class Export(Result):
             "banned_out",
             "with_bans",
             "pinned",
+            "pinned_banned",
             "undecided",
             "stale",
         )
         return {
             "arch": self.payload["arch"],
             "digest": self.digest,
+            "selection_digest": self.selection_digest,
             **{name: getattr(self, name) for name in counts},
             "saving": None if self.saving is None else asdict(self.saving),
             "devices": dict(self.devices),
