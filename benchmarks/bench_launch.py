@@ -114,7 +114,16 @@ def measure_fla(rounds: int = 41, launches: int = 200) -> dict[str, float]:
 
     kernel.configs = kernel.configs[:2]  # few to compile
     x, y = (torch.randn(64, 64, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    arguments = {"x": x, "y": y, "rstd": torch.empty(64, device="cuda"), "eps": 1e-6, "T": 64, "D": 64, "BD": 64, "NB": 1}
+    arguments = {
+        "x": x,
+        "y": y,
+        "rstd": torch.empty(64, device="cuda"),
+        "eps": 1e-6,
+        "T": 64,
+        "D": 64,
+        "BD": 64,
+        "NB": 1,
+    }
     config = kernel.configs[0]
 
     def launch() -> None:

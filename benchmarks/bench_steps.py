@@ -144,7 +144,11 @@ def start(mode: str, table: Path, options: argparse.Namespace) -> dict[str, Any]
     command = [sys.executable, __file__, str(options.recorded), str(options.folder), "--cache", str(options.cache),
                "--steps", str(options.steps), "--child", mode, "--table", str(table)]  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TUNING_REGISTRY_MODE")}
-    environment |= {"TRITON_CACHE_DIR": str(options.cache), "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "OMP_NUM_THREADS": "1"}
+    environment |= {
+        "TRITON_CACHE_DIR": str(options.cache),
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "OMP_NUM_THREADS": "1",
+    }
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False,
                               timeout=options.run_limit_s)  # fmt: skip

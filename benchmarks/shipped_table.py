@@ -85,7 +85,9 @@ def two_ranks(folder: Path, widths: tuple[int, ...], limit_s: float, **variables
             "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", **variables,
         }  # fmt: skip
         command = [sys.executable, __file__, str(folder), "--work", ",".join(map(str, widths))]
-        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        processes.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
     found, deadline = [], time.monotonic() + limit_s
     for process in processes:
         try:

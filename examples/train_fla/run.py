@@ -213,16 +213,21 @@ def report(results: Mapping[str, Any]) -> str:
     about = results["machine"]
     lines = [f"{about['gpus']}; " + ", ".join(f"{name} {about[name]}" for name in ("python", *PACKAGES)), "",
              f"{'JOB':<10}{'FIRST STEP s':>14}{'MEDIAN STEP ms':>16}  {'LAST LOSS, RANK 0':<22}PARAMETERS"]  # fmt: skip
-    for name in sorted(results["jobs"], key=lambda name: name != "stock-1" and name != "stock-2"):
+    for name in sorted(results["jobs"], key=lambda name: name not in {"stock-1", "stock-2"}):
         job = results["jobs"][name]
         if "ranks" in job:
             digests = " ".join(sorted({digest[:12] for digest in job["parameters_sha256"]}))
-            lines.append(f"{name:<10}{job['first_step_s']:>14.1f}{job['median_step_ms']:>16.2f}  {job['last_losses'][0]:<22}{digests}")
+            lines.append(
+                f"{name:<10}{job['first_step_s']:>14.1f}{job['median_step_ms']:>16.2f}  {job['last_losses'][0]:<22}{digests}"
+            )
         if "error" in job:
             lines.append(f"{name:<10}  {job['error'].splitlines()[0][:200]}")
     recorded = results["jobs"].get("recorded", {})
     if "entries" in recorded:
-        lines += ["", f"{recorded['disagreements']} of {recorded['entries']} recorded entries disagree between the ranks"]
+        lines += [
+            "",
+            f"{recorded['disagreements']} of {recorded['entries']} recorded entries disagree between the ranks",
+        ]
     lines += ["", f"{'COMPARED':<24}{'RANK 0 DIFFERS FROM':<22}{'RANK 1 DIFFERS FROM':<22}PARAMETERS"]
     for pair in results["comparisons"]:
         if pair["equal"] is None:
@@ -276,7 +281,9 @@ def main() -> int:
     parser.add_argument("--reuse-compiled", action="store_true",
                         help="stock-2 starts with the kernels that stock-1 compiled, and times them again")  # fmt: skip
     parser.add_argument("--caches", type=Path, help="keep the Triton caches in this folder")
-    parser.add_argument("--limit-s", type=float, default=600, help="seconds for everything; jobs that do not fit are left out")
+    parser.add_argument(
+        "--limit-s", type=float, default=600, help="seconds for everything; jobs that do not fit are left out"
+    )
     parser.add_argument("--job-limit-s", type=float, default=240, help="seconds for each job")
     options = parser.parse_args()
     folder: Path = options.folder.resolve()
@@ -302,13 +309,16 @@ def main() -> int:
                     except Exception:  # TEMPORARY
                         sys.path.insert(0, str(HERE.parent.parent))
                         from tuning_registry import count_votes, disagreements, merge_records, write
+
                         files = sorted(folder.glob("rec.*.json"))
                         ((arch, kernels),) = merge_records(files).items()
                         for policy in ("majority", "fastest"):
                             (folder / "tables" / policy).mkdir(parents=True, exist_ok=True)
                             write(arch, kernels, folder / "tables" / policy / f"{arch}.json")
-                        driver.jobs[name] |= {"entries": sum(map(len, kernels.values())),
-                                              "disagreements": len(disagreements(count_votes(files)))}
+                        driver.jobs[name] |= {
+                            "entries": sum(map(len, kernels.values())),
+                            "disagreements": len(disagreements(count_votes(files))),
+                        }
             except Exception as error:  # noqa: BLE001 - the other jobs still tell something
                 driver.jobs.setdefault(name, {})["error"] = f"{type(error).__name__}: {error}"
                 print(f"{name}: {error}", flush=True)
