@@ -10,7 +10,8 @@ from typing import Any
 from tuning_registry.errors import FileError, FormatError, RecordingError, printable
 from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
-from tuning_registry.formats.table import EXTRA, TunedTable, check_shape
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.formats.table_header import EXTRA, check_shape
 from tuning_registry.model.canonical import config_text, describe
 from tuning_registry.model.names import is_known_arch, lookup_key, normal_arch
 from tuning_registry.model.results import Result

@@ -87,14 +87,18 @@ class RecordedKeys:
             for numbers, keys in by_numbers.items()
         }
 
-    def rank(self, key: str, candidates: Sequence[str]) -> Ranking:
+    def rank(self, key: str, candidates: Sequence[str], count: int | None = None) -> Ranking:
         """Order the candidates for a new key, the best first.
 
         Args:
             key: Its text.
             candidates: Canonical texts of what pruning and bans left, the cheapest estimate first.
+            count: How many are wanted, by default all. These are found faster, and `known` may be smaller.
         """
-        ordered, nearest = self._by_slowdown(key, candidates) if self._has_times else self._by_winner(key, candidates)
+        if self._has_times:
+            ordered, nearest = self._by_slowdown(key, candidates)
+        else:
+            ordered, nearest = self._by_winner(key, candidates, count)
         known = set(ordered)
         return Ranking((*ordered, *(text for text in candidates if text not in known)), len(ordered), nearest)
 
@@ -107,7 +111,7 @@ class RecordedKeys:
         family = self._families.get(asked.numbers)
         return family.from_nearest(asked) if family else iter(())
 
-    def _by_winner(self, key: str, candidates: Sequence[str]) -> tuple[list[str], str]:
+    def _by_winner(self, key: str, candidates: Sequence[str], count: int | None) -> tuple[list[str], str]:
         """The winners of the recorded keys, of the nearest key first."""
         left = set(candidates).intersection(self._winners.values())
         ordered: list[str] = []
@@ -118,7 +122,7 @@ class RecordedKeys:
                 nearest = nearest or near
                 left.remove(winner)
                 ordered.append(winner)
-                if not left:
+                if not left or len(ordered) == count:
                     break
         return ordered, nearest
 
@@ -162,9 +166,7 @@ class _Family:
         timed: Those of the keys whose slowdowns are known, in the same order.
     """
 
-    def __init__(
-        self, keys: Mapping[str, Fields], slowdowns: Mapping[str, Slowdowns], timed: Sequence[str]
-    ) -> None:
+    def __init__(self, keys: Mapping[str, Fields], slowdowns: Mapping[str, Slowdowns], timed: Sequence[str]) -> None:
         self._keys = keys
         chosen = sampled(timed)
         costs = [{text: _COSTS[percent] for text, percent in slowdowns[key].items()} for key in chosen]

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, TableError, printable
-from tuning_registry.formats.table import EXTRA, TunedTable, read_table
+from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.winners import elect_entries
