@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from tuning_registry.model.canonical import dump_json, live_config_text, load_config
@@ -29,16 +29,24 @@ def value_text(text: str) -> str:
 
 
 def matching_candidate(text: str, candidates: Iterable[C]) -> tuple[C | None, str]:
+    """The one candidate that a canonical text means, or the reason why there is none (`match_text`)."""
+    return match_text(text, [(candidate, live_config_text(candidate)) for candidate in candidates])
+
+
+def match_text(text: str, candidates: Sequence[tuple[C, str | None]]) -> tuple[C | None, str]:
     """The one candidate that a canonical text means, or the reason why there is none.
 
     A candidate with exactly this text is preferred to one whose values are spelled differently. Candidates that differ
     only in their hooks are `ambiguous config`, because a text cannot tell them apart.
+
+    Args:
+        text: The text.
+        candidates: Live candidates with their canonical texts, if they have one.
     """
-    texts = [(candidate, live_config_text(candidate)) for candidate in candidates]
-    matches = [candidate for candidate, live in texts if live == text]
+    matches = [candidate for candidate, live in candidates if live == text]
     if not matches:
         wanted = value_text(text)
-        matches = [candidate for candidate, live in texts if live is not None and value_text(live) == wanted]
+        matches = [candidate for candidate, live in candidates if live is not None and value_text(live) == wanted]
     if not matches:
         return None, "not a candidate"
     hook = getattr(matches[0], "pre_hook", None)

@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.loader import installed_triton
-from tuning_registry.formats.matching import matching_candidate, value_text
+from tuning_registry.formats.matching import match_text, value_text
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import live_config_text, text_digest
@@ -164,12 +164,15 @@ def _from_table(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequ
 def _by_nearest(kernel: str, key: str | None, left: Sequence[C], table: TunedTable,
                 other_spellings: Sequence[str]) -> Decision[C] | None:  # fmt: skip
     """What the recorded keys around this one suggest; None if none of them speaks for a candidate."""
-    texts = [text for candidate in left if (text := live_config_text(candidate)) is not None]
-    while key is not None and texts:
+    if key is None:
+        return None
+    candidates = [(candidate, live_config_text(candidate)) for candidate in left]
+    texts = [text for _, text in candidates if text is not None]
+    while texts:
         found = suggest(table, kernel, key, texts, other_spellings)
         if found is None:
             break
-        candidate, _ = matching_candidate(found.config, left)
+        candidate, _ = match_text(found.config, candidates)
         if candidate is not None:
             return Decision(candidate, "nearest", entry=(found.kernel, found.key))
         # Several candidates differ in their hook alone, so none of them is named. See docs/decisions.md, D19.
