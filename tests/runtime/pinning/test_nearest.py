@@ -103,7 +103,7 @@ def expected_launches(case: dict[str, Any]) -> Any:
 
 
 @given(cases)
-@settings(max_examples=400, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 def test_launches_follow_the_ranking_of_what_pruning_and_bans_left(case: dict[str, Any]) -> None:
     logging.disable(logging.CRITICAL)
 

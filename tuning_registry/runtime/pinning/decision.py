@@ -7,10 +7,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.loader import installed_triton
-from tuning_registry.formats.matching import match_text, value_text
+from tuning_registry.formats.matching import live_text, match_text, value_text
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
-from tuning_registry.model.canonical import live_config_text, text_digest
+from tuning_registry.model.canonical import text_digest
 from tuning_registry.rules.unseen_keys import suggest
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.wording import count_of
@@ -105,7 +105,7 @@ def allowed_candidates(kernel: str, key: str | None, candidates: Sequence[C], ta
     if not table.bans.may_touch(kernel):
         return list(candidates)
     banned = table.bans.at(kernel, key)
-    texts = ((candidate, live_config_text(candidate)) for candidate in candidates)
+    texts = ((candidate, live_text(candidate)) for candidate in candidates)
     return [candidate for candidate, text in texts if text is None or value_text(text) not in banned]
 
 
@@ -166,7 +166,7 @@ def _by_nearest(kernel: str, key: str | None, left: Sequence[C], table: TunedTab
     """What the recorded keys around this one suggest; None if none of them speaks for a candidate."""
     if key is None:
         return None
-    candidates = [(candidate, live_config_text(candidate)) for candidate in left]
+    candidates = [(candidate, live_text(candidate)) for candidate in left]
     texts = [text for _, text in candidates if text is not None]
     while texts:
         found = suggest(table, kernel, key, texts, other_spellings)
@@ -204,6 +204,6 @@ def _chaotic(kernel: str, key: str | None, pruned: Sequence[C], rank: int) -> C:
 
     Candidates are ordered by their canonical texts, so that the result does not depend on how a pruner sorts.
     """
-    ordered = sorted(pruned, key=lambda candidate: live_config_text(candidate) or "")
+    ordered = sorted(pruned, key=lambda candidate: live_text(candidate) or "")
     start = int(text_digest(f"{kernel}\n{key}")[:8], 16)
     return ordered[(start + rank) % len(ordered)]
