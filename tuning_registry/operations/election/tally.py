@@ -19,7 +19,9 @@ from tuning_registry.operations.election.votes_by_shape import Shape, VotesBySha
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.wording import list_some
 
-PINNED: Final = "pin"  # in `Winner.decided_by`, next to the policies
+# In `Winner.decided_by`, next to the policies.
+PINNED: Final = "pin"
+TIE_BY_TIME: Final = "majority, tie by time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ class Winner(EntryVotes):
     """An entry with the config that it gets: the first of its choices.
 
     Attributes:
-        decided_by: The policy, or `pin`.
+        decided_by: The policy; `majority, tie by time`; or `pin`.
         banned: Number of chosen configs that a ban keeps from being elected.
         stale: Number of recordings that chose from other candidates than the newest one (`VotesByShape.stale`).
     """
