@@ -14,7 +14,8 @@ from tuning_registry.cli.console import print_data, print_message, write_stdout
 from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
-from tuning_registry.formats.table import EXTRA, TunedTable, read_table
+from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.differences import render_changes
 from tuning_registry.rendering.overrides import render_exports

@@ -10,8 +10,9 @@ from typing import Any
 from tuning_registry.errors import FileError, FormatError, RecordingError, printable
 from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
-from tuning_registry.formats.table import EXTRA, TunedTable, check_shape
+from tuning_registry.formats.table import TunedTable
 from tuning_registry.formats.table_evidence import decode_evidence
+from tuning_registry.formats.table_header import EXTRA, check_shape
 from tuning_registry.model.canonical import config_text, describe, text_digest
 from tuning_registry.model.names import is_known_arch, lookup_key, normal_arch
 from tuning_registry.model.results import Result
@@ -96,7 +97,9 @@ def _header_problems(document: Any, path: Path) -> Iterator[TableProblem]:
         if isinstance(document, dict) and "kernels" in document and is_known_arch(named):
             document.setdefault("arch", named)
         check_shape(document)
-        provenance = {name: value for name, value in document.items() if name not in {"arch", "kernels"}}
+        provenance = {name: value for name, value in document.items() if name not in {"arch", "kernels", EXTRA}}
+        ours = document.get(EXTRA, {})  # the evidence is checked row by row
+        provenance[EXTRA] = {name: value for name, value in ours.items() if name != "evidence"}
         table = TunedTable(document["arch"], {}, provenance)
     except FormatError as fault:
         yield _problem(str(path), fault)

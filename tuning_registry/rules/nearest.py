@@ -33,7 +33,7 @@ from typing import Final
 
 from tuning_registry.model.names import ANY_KEY, is_positional, positional_key
 from tuning_registry.model.slowdowns import FAILED, MOST_PERCENT, Slowdowns
-from tuning_registry.rules.field_weights import EVEN, learned_weights
+from tuning_registry.rules.field_weights import EVEN, learned_weights, sampled
 from tuning_registry.rules.key_fields import FIELD_APART, OCTAVE, FieldReader, Fields, log2_steps
 from tuning_registry.rules.key_tree import Tree, build, from_nearest
 from tuning_registry.rules.kriging import shares
@@ -72,7 +72,9 @@ class RecordedKeys:
 
     def __init__(self, winners: Mapping[str, str], slowdowns: Mapping[str, Slowdowns] | None = None) -> None:
         self._winners = {key: winners[key] for key in sorted(winners) if key != ANY_KEY}
-        self._slowdowns = {key: row for key, row in (slowdowns or {}).items() if key in self._winners}
+        self._slowdowns = slowdowns or {}
+        timed = {key for key in self._slowdowns if key in self._winners}
+        self._has_times = bool(timed)
         # One key without names, as Triton's cache files have them, and all are compared by position.
         self._by_position = any(map(is_positional, self._winners))
         self._reader = FieldReader(() if self._by_position else self._winners)
@@ -80,16 +82,23 @@ class RecordedKeys:
         for key in self._winners:
             fields = self._fields(key)
             by_numbers.setdefault(fields.numbers, {})[key] = fields
-        self._families = {numbers: _Family(keys, self._slowdowns) for numbers, keys in by_numbers.items()}
+        self._families = {
+            numbers: _Family(keys, self._slowdowns, [key for key in keys if key in timed])
+            for numbers, keys in by_numbers.items()
+        }
 
-    def rank(self, key: str, candidates: Sequence[str]) -> Ranking:
+    def rank(self, key: str, candidates: Sequence[str], count: int | None = None) -> Ranking:
         """Order the candidates for a new key, the best first.
 
         Args:
             key: Its text.
             candidates: Canonical texts of what pruning and bans left, the cheapest estimate first.
+            count: How many are wanted, by default all. These are found faster, and `known` may be smaller.
         """
-        ordered, nearest = self._by_slowdown(key, candidates) if self._slowdowns else self._by_winner(key, candidates)
+        if self._has_times:
+            ordered, nearest = self._by_slowdown(key, candidates)
+        else:
+            ordered, nearest = self._by_winner(key, candidates, count)
         known = set(ordered)
         return Ranking((*ordered, *(text for text in candidates if text not in known)), len(ordered), nearest)
 
@@ -102,7 +111,7 @@ class RecordedKeys:
         family = self._families.get(asked.numbers)
         return family.from_nearest(asked) if family else iter(())
 
-    def _by_winner(self, key: str, candidates: Sequence[str]) -> tuple[list[str], str]:
+    def _by_winner(self, key: str, candidates: Sequence[str], count: int | None) -> tuple[list[str], str]:
         """The winners of the recorded keys, of the nearest key first."""
         left = set(candidates).intersection(self._winners.values())
         ordered: list[str] = []
@@ -113,7 +122,7 @@ class RecordedKeys:
                 nearest = nearest or near
                 left.remove(winner)
                 ordered.append(winner)
-                if not left:
+                if not left or len(ordered) == count:
                     break
         return ordered, nearest
 
@@ -154,13 +163,14 @@ class _Family:
     Args:
         keys: The fields of each, sorted by the keys' texts.
         slowdowns: By key, where they are known.
+        timed: Those of the keys whose slowdowns are known, in the same order.
     """
 
-    def __init__(self, keys: Mapping[str, Fields], slowdowns: Mapping[str, Slowdowns]) -> None:
+    def __init__(self, keys: Mapping[str, Fields], slowdowns: Mapping[str, Slowdowns], timed: Sequence[str]) -> None:
         self._keys = keys
-        timed = [key for key in keys if key in slowdowns]
-        costs = [{text: _COSTS[percent] for text, percent in slowdowns[key].items()} for key in timed]
-        self._weights = learned_weights([keys[key] for key in timed], costs)
+        chosen = sampled(timed)
+        costs = [{text: _COSTS[percent] for text, percent in slowdowns[key].items()} for key in chosen]
+        self._weights = learned_weights([keys[key] for key in chosen], costs)
         names = next(iter(keys.values())).numbers
         self._scale = [self._weight(name) for name in names for _ in range(2)]
         groups: dict[_Others, dict[tuple[int, ...], list[str]]] = {}

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.formats.table import EXTRA, TunedTable
-from tuning_registry.formats.table_evidence import decode_evidence
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import is_positional, lookup_key, positional_key
 from tuning_registry.model.results import Result, rounded
@@ -129,8 +129,8 @@ def evidence_change(old: TunedTable, new: TunedTable) -> str:
     if not before or not after:
         return f"only the {'old' if before else 'new'} table has evidence, {effect}"
     rows = [
-        {(kernel, key): row for kernel, by_key in found.items() for key, row in by_key.items()}
-        for found in (decode_evidence(before, old.texts), decode_evidence(after, new.texts))
+        {(kernel, key): row for kernel, by_key in table.evidence.items() for key, row in by_key.items()}
+        for table in (old, new)
     ]
     differing = sum(rows[0].get(place) != rows[1].get(place) for place in {*rows[0], *rows[1]})
     return f"the evidence differs for {count_of(differing, 'key')}, {effect}"

@@ -14,7 +14,8 @@ from tuning_registry.log import warn
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.names import rank_ranges
 from tuning_registry.runtime.choices import Choice, ChoiceLog
-from tuning_registry.runtime.control import active_session, policy_changes
+from tuning_registry.runtime.control import active_policy, active_session, policy_changes
+from tuning_registry.runtime.guard import warn_once
 from tuning_registry.runtime.job.collectives import Group, all_gather_bytes, all_gather_numbers, current_group
 from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
@@ -267,6 +268,9 @@ def _report(where: Group, known: _Known, differing: Sequence[bytes], result: Agr
     known.warned_gaps.update(gaps)
     for entry in news if where.rank == 0 else ():
         warn("ranks disagree on %s", known.texts[entry])
+    if news and where.rank == 0 and (policy := active_policy()) is not None and policy.on_miss == "tune":
+        warn_once("tune", "on_miss is tune, so each rank times the keys that the table does not have; pin these keys, or choose "
+                  "another on_miss, if ranks must agree")  # fmt: skip
     for kernel, why in gaps if is_speaker else ():
         warn("agreement checks do not cover %s: %s", kernel, why)
 

@@ -18,8 +18,9 @@ class Choice(NamedTuple):
         key: Shape key.
         config: Canonical text of the chosen config.
         source: `timed` (Triton measured it here), `echo` (from Triton's disk cache), `single` (no choice),
-            `table`, `block_sizes`, `min_cost` or `chaos`.
+            `table`, `nearest`, `block_sizes`, `min_cost` or `chaos`.
         invariant: Whether the policy states that the config cannot change results: agreement skips it.
+        nearest: The recorded key that is nearest, if the source is `nearest`; else empty.
     """
 
     arch: str
@@ -28,6 +29,7 @@ class Choice(NamedTuple):
     config: str
     source: str
     invariant: bool = False
+    nearest: str = ""
 
     @property
     def entry(self) -> tuple[str, str, str]:

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, TableError, printable
-from tuning_registry.formats.table import EXTRA, TunedTable, read_table
+from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.winners import elect_entries
@@ -219,8 +220,8 @@ def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:
     given = replace(asked, arch=table.arch)
     if given != Selection(arch=table.arch):
         return _Votes(selection=given)
-    stated = [stated_digest(table, name) for name in ("selection_digest", "digest")]
-    logged = exports_of(store, table.arch, stated if any(stated) else [table.digest])
+    stated = [(stated_digest(table, name) or "").strip() for name in ("selection_digest", "digest")]
+    logged = exports_of(store, table.arch, stated if any(stated) else [table.selection_digest, table.digest])
     if not logged:
         return _Votes(selection=given)
     filters = logged[0].filters

@@ -125,7 +125,7 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
 
 
 # See docs/decisions.md, D-evidence-2.
-def exports_of(store: Store, arch: str, digests: Iterable[str | None]) -> list[ExportRecord]:
+def exports_of(store: Store, arch: str, digests: Iterable[str]) -> list[ExportRecord]:
     """The exports of a table, newest first, by the first of its digests that the log has.
 
     Args:
@@ -135,7 +135,7 @@ def exports_of(store: Store, arch: str, digests: Iterable[str | None]) -> list[E
     """
     for digest in digests:
         # The log also accepts the beginning of a digest, but a table states a whole one or none that is known.
-        found = list_exports(store, digest, arch) if digest and _DIGEST.fullmatch(digest.strip()) else []
+        found = list_exports(store, digest, arch) if _DIGEST.fullmatch(digest) else []
         if found:
             return found
     return []

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from tuning_registry.db.store import Store
 from tuning_registry.errors import printable
-from tuning_registry.formats.table import EXTRA, TunedTable
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.operations.tables.export_log import ExportRecord, exports_of
 from tuning_registry.rules.table_diff import evidence_change
