@@ -208,7 +208,7 @@ def _payload(
             "worst_percent": round(saving.worst_percent, 3),
         }
     if election.overrides:
-        extra["overrides"] = _shown_overrides(election.overrides)
+        extra["overrides"] = stated_overrides(election.overrides)
     recorded_source = "; ".join(sorted({row["source"] for row in used} - {""}))
     return table_payload(
         str(selection.arch),
@@ -226,7 +226,7 @@ def _weakest_agreement(voted: Sequence[Winner]) -> list[int]:
     return [0, 0] if weakest is None else [weakest.choices[0].count, weakest.votes]
 
 
-def _shown_overrides(overrides: Overrides) -> list[dict[str, Any]]:
+def stated_overrides(overrides: Overrides) -> list[dict[str, Any]]:
     """The overrides as a table lists them: without author and time, in an order that does not depend on ids."""
     return [
         {"action": o.action, "kernel": o.kernel, "key": o.key, "config": load_config(o.config), "reason": o.reason}
