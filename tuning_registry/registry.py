@@ -36,7 +36,7 @@ from tuning_registry.operations.tables.differences import compare_tables, compar
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import ExportRecord, list_exports, remember_export
 from tuning_registry.operations.tables.exported import Export
-from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.overrides import BAN, PIN, Override
 from tuning_registry.rules.table_diff import EntryChange
 
@@ -331,6 +331,8 @@ class Registry:
         arch: str,
         *,
         policy: str = Policy.MAJORITY,
+        ties: str = Ties.TEXT,
+        evidence: bool = True,
         generalize_percent: float | None = None,
         max_regression_percent: float | None = None,
         replaced: TunedTable | PathLike | None = None,
@@ -345,6 +347,10 @@ class Registry:
         Args:
             arch: Architecture.
             policy: As for `winners`.
+            ties: Who decides between configs with equally many votes: `"text"` (the smallest text) or `"fastest"` (the
+                lowest median time, if all of them were timed).
+            evidence: Write how much slower each timed candidate is on each key. Jobs use it to choose for keys that are
+                not in the table.
             generalize_percent: Merge a kernel's entries into one `*` entry if that costs at most this slowdown, in
                 percent; None to keep every entry.
             max_regression_percent: Refuse to make an entry of `replaced` slower than this, in percent; None to allow it.
@@ -361,7 +367,7 @@ class Registry:
         """
         selection = _selection(filters, VoteFilters, arch=arch)
         options = ExportOptions(min_votes=min_votes, min_agreement=min_agreement, policy=policy,
-                                generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
+                                ties=ties, evidence=evidence, generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
                                 replaced=_table(replaced) if replaced is not None else None)  # fmt: skip
         return ExportedTable(export_table(self._store, selection, options), self._store, selection, options)
 

@@ -37,7 +37,7 @@ def merge(
 
     store = ingest_in_memory(paths, IngestOptions(triton=triton), track_files)
     selection = Selection(arch=arch or only_arch(store))
-    write_export(export_table(store, selection, ExportOptions(source=source or None)), output)
+    write_export(export_table(store, selection, ExportOptions(source=source or None, evidence=False)), output)
 
 
 @command(examples=("registry report recordings", "registry report 'recordings/rec.rank*.json' --format csv"))

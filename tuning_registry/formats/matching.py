@@ -15,6 +15,7 @@ WHY_AMBIGUOUS: Final = (
     "several candidates have this config and differ only in their pre_hook, which no table can state; make them differ in "
     "a parameter"
 )
+_SPELT_TWICE: Final = ("true", "false", ".0", "e+")  # one of these is in every value that has another spelling
 
 
 @functools.lru_cache(maxsize=4096)
@@ -26,6 +27,8 @@ def value_text(text: str) -> str:
     Args:
         text: The canonical text of a config, or of a class of configs (`config_classes`).
     """
+    if not any(part in text for part in _SPELT_TWICE):
+        return text
     config = load_config(text)
     return dump_json({name: _plain(value) if name == "kwargs" else value for name, value in config.items()})
 
