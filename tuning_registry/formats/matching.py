@@ -10,6 +10,11 @@ from tuning_registry.model.canonical import FIELDS, NEUTRAL, dump_json, live_con
 
 C = TypeVar("C")
 
+AMBIGUOUS: Final = "ambiguous config"
+WHY_AMBIGUOUS: Final = (
+    "several candidates have this config and differ only in their pre_hook, which no table can state; make them differ in "
+    "a parameter"
+)
 _SPELT_TWICE: Final = ("true", "false", ".0", "e+")  # one of these is in every value that has another spelling
 
 # What the text of a live config depends on, beyond its kwargs and what it passes to a launch.
@@ -77,7 +82,7 @@ def match_text(text: str, candidates: Sequence[tuple[C, str | None]]) -> tuple[C
         return None, "not a candidate"
     hook = getattr(matches[0], "pre_hook", None)
     if any(getattr(other, "pre_hook", None) != hook for other in matches[1:]):
-        return None, "ambiguous config"
+        return None, AMBIGUOUS
     return matches[0], ""
 
 

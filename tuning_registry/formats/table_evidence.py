@@ -28,12 +28,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, describe
 from tuning_registry.model.canonical import (
     DEFAULTS,
     FIELDS,
     config_text,
-    describe,
     dump_json,
     load_config,
     parse_integer,
@@ -58,25 +57,40 @@ def encode_evidence(evidence: Evidence) -> dict[str, Any]:
     """The `evidence` object of a table.
 
     Args:
-        evidence: Slowdowns from 0 to 999 percent, or FAILED; a candidate that nobody timed on a key is left out.
+        evidence: Slowdowns by kernel, key and candidate (`encode_kernel`).
 
     Raises:
-        FormatError: A slowdown is out of range, or two keys of a kernel have one digest.
+        FormatError: As for `encode_kernel`.
     """
-    kernels: dict[str, Any] = {}
-    for kernel, keys in sorted(evidence.items()):
-        columns, groups = _columns({text for row in keys.values() for text in row})
-        rows: dict[str, str] = {}
-        for key, row in keys.items():
-            digest = _key_digest(key)
-            if digest in rows:
-                raise FormatError("its digest is also that of another key", (kernel, key))
-            try:
-                rows[digest] = " ".join(_cell(row.get(text)) for text in columns)
-            except FormatError as fault:
-                raise fault.under(kernel, key) from None
-        kernels[kernel] = {"configs": groups, "slowdowns": rows}
-    return {"version": VERSION, "kernels": kernels}
+    return evidence_object({kernel: encode_kernel(kernel, keys) for kernel, keys in evidence.items()})
+
+
+def evidence_object(kernels: Mapping[str, Any]) -> dict[str, Any]:
+    """The `evidence` object of a table, from what `encode_kernel` returned for each kernel."""
+    return {"version": VERSION, "kernels": dict(kernels)}
+
+
+def encode_kernel(kernel: str, keys: Mapping[str, Slowdowns]) -> dict[str, Any]:
+    """The evidence of one kernel.
+
+    Args:
+        kernel: Its name, for errors.
+        keys: Slowdowns by key: from 0 to 999 percent, or FAILED; a candidate that nobody timed on a key is left out.
+
+    Raises:
+        FormatError: A slowdown is out of range, or two keys have one digest.
+    """
+    columns, groups = _columns({text for row in keys.values() for text in row})
+    rows: dict[str, str] = {}
+    for key, row in keys.items():
+        digest = _key_digest(key)
+        if digest in rows:
+            raise FormatError("its digest is also that of another key", (kernel, key))
+        try:
+            rows[digest] = " ".join(_cell(row.get(text)) for text in columns)
+        except FormatError as fault:
+            raise fault.under(kernel, key) from None
+    return {"configs": groups, "slowdowns": rows}
 
 
 class KernelEvidence(Mapping[str, Slowdowns]):

@@ -43,6 +43,7 @@ _NOISE: Final = EVEN * 2 * OCTAVE  # the noise of a key's slowdowns is worth as 
 _MOST_COST: Final = OCTAVE  # being slower than by a factor of two is as bad as failing
 _NO_TIMES_COST: Final = OCTAVE // 3  # assumed of the candidates that did not win, on a key without any times: 26 %
 
+_Scored = tuple[int, bool, bytes, str]  # cost, and what decides between equal costs; the last one is the candidate
 _Others = tuple[tuple[str, str], ...]
 
 
@@ -102,6 +103,15 @@ class RecordedKeys:
         known = set(ordered)
         return Ranking((*ordered, *(text for text in candidates if text not in known)), len(ordered), nearest)
 
+    def estimates(self, key: str, candidates: Sequence[str]) -> dict[str, float]:
+        """How many percent slower than the fastest one each candidate is expected to be, for people to read.
+
+        Only those that one of the nearest keys speaks for; none if no slowdowns are known, or no key can be compared.
+        The figure can be below 0, since a trend among the keys is followed.
+        """
+        scored, _, denominator = self._scored(key, candidates) if self._has_times else ([], "", 1)
+        return {text: 100 * (2 ** (score / denominator / OCTAVE) - 1) for score, *_, text in scored}
+
     def from_nearest(self, key: str) -> Iterator[tuple[int, str]]:
         """The recorded keys that can be compared, with their distances, the nearest first.
 
@@ -128,13 +138,18 @@ class RecordedKeys:
 
     def _by_slowdown(self, key: str, candidates: Sequence[str]) -> tuple[list[str], str]:
         """The candidates that one of the nearest keys speaks for, by their interpolated cost."""
+        scored, nearest, _ = self._scored(key, candidates)
+        return [text for *_, text in sorted(scored)], nearest
+
+    def _scored(self, key: str, candidates: Sequence[str]) -> tuple[list[_Scored], str, int]:
+        """These candidates with their interpolated costs, the nearest key, and the denominator of the costs."""
         asked = self._fields(key)
         family = self._families.get(asked.numbers)
         if family is None:
-            return [], ""
+            return [], "", 1
         near = list(itertools.islice(family.from_nearest(asked, NEIGHBOURS), NEIGHBOURS))
         keys = [found for _, found in near]
-        portions, _ = shares([distance for distance, _ in near], family.distances(keys), _NOISE)
+        portions, denominator = shares([distance for distance, _ in near], family.distances(keys), _NOISE)
         scores = [0] * len(candidates)
         known: set[str] = set()
         for portion, found in zip(portions, keys, strict=True):
@@ -143,9 +158,9 @@ class RecordedKeys:
             costs = self._costs(found, row, candidates)
             scores = [score + portion * cost for score, cost in zip(scores, costs, strict=True)]
         first = self._winners[keys[0]]
-        ordered = sorted((score, text != first, text.encode(), text)
-                         for score, text in zip(scores, candidates, strict=True) if text in known)  # fmt: skip
-        return [text for *_, text in ordered], keys[0]
+        scored = [(score, text != first, text.encode(), text)
+                  for score, text in zip(scores, candidates, strict=True) if text in known]  # fmt: skip
+        return scored, keys[0], denominator
 
     def _costs(self, key: str, row: Slowdowns | None, candidates: Iterable[str]) -> Iterator[int]:
         """What the candidates cost on a recorded key."""
