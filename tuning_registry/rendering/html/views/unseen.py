@@ -1,0 +1,71 @@
+"""What a job launches for keys that nobody recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tuning_registry.formats.short_configs import short_config
+from tuning_registry.model.names import bare_name
+from tuning_registry.operations.reports.page.report import Report, UnseenKey, UnseenKeys
+from tuning_registry.rendering.html.markup import Child, Markup, element
+from tuning_registry.rendering.html.tables import cell, heading, section, table
+from tuning_registry.rendering.html.text import percent, short_key
+from tuning_registry.wording import count_of
+
+
+def unseen_view(report: Report) -> Markup | None:
+    """Keys that were missed, and examples, with the config that the rule for unseen keys tries first."""
+    if not report.unseen:
+        return None
+    headings = [
+        heading("Kernel"),
+        heading("Key that nobody recorded", sorts=False),
+        heading("Gets", sorts=False),
+        heading("Nearest recorded key", sorts=False),
+        heading("On recorded keys, left out in turn"),
+    ]
+    return section(
+        "unseen",
+        "What an unseen key gets",
+        "The rule for unseen keys (nearest) weighs how each config did on the nearest recorded keys, and tries the config of "
+        "least expected cost first. Missed keys come first; the others are examples. The last column tests the rule: it "
+        "leaves out each recorded key and compares its choice there with the fastest config.",
+        table("What keys that nobody recorded get", headings, (_rows(kernel) for kernel in report.unseen)),
+    )
+
+
+def _rows(kernel: UnseenKeys) -> Iterator[Markup]:
+    keys: tuple[UnseenKey | None, ...] = kernel.keys or (None,)
+    for number, key in enumerate(keys):
+        first: Child = None
+        if number == 0:
+            name = element("b", bare_name(kernel.kernel), title=kernel.kernel)
+            count = element("span", f" {count_of(kernel.recorded, 'recorded key')}", class_="k")
+            first = element("th", name, count, scope="rowgroup", rowspan=len(keys))
+        tested = cell(_tested(kernel.left_out)) if number == 0 and len(keys) == 1 else None
+        if number == 0 and len(keys) > 1:
+            tested = element("td", _tested(kernel.left_out), rowspan=len(keys))
+        yield element("tr", first, _key(kernel, key), tested)
+
+
+def _key(kernel: UnseenKeys, key: UnseenKey | None) -> Child:
+    if kernel.any_key is not None:
+        return [
+            cell(short_key(key.key) if key else "any other key"),
+            element("td", element("code", short_config(kernel.any_key))),
+            cell('the "*" entry'),
+        ]
+    if key is None:
+        return [cell("–"), cell("–"), cell("–")]  # noqa: RUF001
+    missed = element("span", f" missed by {count_of(key.missed_by, 'rank')}", class_="v conflict") if key.missed_by else None
+    return [
+        element("td", element("span", short_key(key.key), class_="k", title=key.key), missed),
+        element("td", element("code", short_config(key.config)) if key.config else "the candidate with the lowest estimate"),
+        element("td", element("span", short_key(key.nearest), class_="k", title=key.nearest) if key.nearest else "none"),
+    ]
+
+
+def _tested(left_out: tuple[float, ...]) -> str:
+    if not left_out:
+        return "one key, or no timings"
+    return f"{percent(sum(left_out) / len(left_out))} slower on average, {percent(max(left_out), 0)} at worst"
