@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tuning_registry.formats.short_configs import short_config
 from tuning_registry.operations.reports.page.report import ReportEntry
-from tuning_registry.rendering.html.text import letter, percent
+from tuning_registry.rendering.html.text import differing, letter, percent
 from tuning_registry.wording import count_of
 
 
@@ -31,17 +30,17 @@ def advice(one: ReportEntry) -> str:
             f"{_name(one, one.fastest)} is faster: over all ranks, the elected config takes {percent(one.fleet.percent)} "
             f"more time, beyond the noise of {percent(one.fleet.noise_percent)}. Export with --policy fastest, or pin it."
         )
-    pin = "Keep the elected config" + (" and pin it for all ranks" if one.cost is not None else "")
+    pin = "Pin the elected config: over all ranks," if one.cost is not None else "Keep it: over all ranks,"
     if one.fleet.percent <= 0:
-        return f"{pin}: over all ranks it has the lowest median time."
+        return f"{pin} it has the lowest median time."
     return (
-        f"{pin}: over all ranks it is {percent(one.fleet.percent)} slower than {_name(one, one.fastest)}, within the noise "
-        f"of {percent(one.fleet.noise_percent)}."
+        f"{pin} it is {percent(one.fleet.percent)} slower than {_name(one, one.fastest)}, within the noise of "
+        f"{percent(one.fleet.noise_percent)}."
     )
 
 
 def _name(one: ReportEntry, config: str | None) -> str:
     """A config with its letter, if it was chosen."""
     found = next((candidate for candidate in one.candidates if candidate.config == config), None)
-    shown = short_config(config) if config else ""
+    shown = differing([candidate.config for candidate in one.candidates])[1][config] if config else ""
     return shown if found is None or found.place is None else f"{letter(found.place)} ({shown})"

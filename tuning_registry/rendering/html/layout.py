@@ -56,7 +56,7 @@ def render_page(report: Report, made_at: dt.datetime) -> str:
             "header",
             element("strong", "Autotune report"),
             element("nav", (element("a", name, href=f"#{anchor}") for name, anchor, _ in there), aria_label="Views"),
-            element("button", "Dark or light", type="button", id="theme"),
+            element("button", "◐ Theme", type="button", id="theme"),
         ),
         element("main", there[0][2], _filters(report), (content for *_, content in there[1:]), _origin(report)),
         element("footer", _made(report, made_at)),

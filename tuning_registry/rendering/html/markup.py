@@ -18,7 +18,8 @@ class Markup(str):
 Child = str | int | None | Iterable["Child"]
 
 _VOID: Final = frozenset({"br", "col", "input", "link", "meta", "path", "rect", "wbr"})
-_TAGS: Final = frozenset({"rect", "path"})  # SVG's void elements need the slash
+_CLOSED: Final = frozenset({"path", "rect"})  # void elements of SVG, which need the slash
+_ENDED_BY_NEXT: Final = frozenset({"dd", "dt", "li", "td", "th", "tr"})  # HTML lets their end tags out; pages have thousands
 NOTHING: Final = Markup("")
 
 
@@ -50,10 +51,11 @@ def element(name: str, /, *children: Child, **attributes: str | int | bool | Non
         parts += [" ", key.rstrip("_").replace("_", "-")]
         if value is not True:
             parts += ['="', value if isinstance(value, Markup) else escape(str(value)), '"']
-    parts.append("/>" if name in _TAGS else ">")
+    parts.append("/>" if name in _CLOSED else ">")
     if name not in _VOID:
         _collect(children, parts)
-        parts += ["</", name, ">"]
+        if name not in _ENDED_BY_NEXT:
+            parts += ["</", name, ">"]
     return Markup("".join(parts))
 
 

@@ -14,13 +14,13 @@
   const box = one(".filters");
   const field = one("#filter");
   const boxes = all("input[type=checkbox]", box);
-  const rows = all(".f").map((row) => ({ row, entry: +row.dataset.e, verdict: row.dataset.v }));
+  const rows = all(".f").map((row) => ({ row, entry: +row.dataset.e }));
   const texts = [];
-  for (const { row, entry } of rows) {
-    if (texts[entry] === undefined) texts[entry] = one("[title]", row).title.toLowerCase();
-  }
   const verdicts = [];
-  for (const { entry, verdict } of rows) verdicts[entry] = verdict;
+  for (const row of all("details.f")) {
+    texts[row.dataset.e] = one(".full", row).textContent.toLowerCase();
+    verdicts[row.dataset.e] = row.dataset.v;
+  }
   const filter = () => {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = new Set(boxes.filter((b) => b.checked).map((b) => b.value));

@@ -19,6 +19,7 @@ _LEAST, _MOST = 0.85, 3.4
 STRIP_WIDTH: Final = 260
 STRIP_HEIGHT: Final = 18
 _LANES: Final = 8  # dots of one candidate lie in so many lanes
+_DOT: Final = 8  # pixels; a dot hides most of a shorter line
 BAR_WIDTH: Final = 120
 _ROW_HEIGHT: Final = 16
 _STEPS: Final = ((16, 22), (32, 16), (64, 10), (128, 6))  # up to so many columns, each is so many pixels wide
@@ -40,29 +41,42 @@ def times_strip(one: Candidate, fastest_ms: float) -> Markup:
         box = element("path", class_="x", d=f"M{p20} 5h{max(p80 - p20, 1)}v8H{p20}z")
         return _strip(lines, box, element("path", class_="m", d=f"M{median} 3v12"))
     whiskers, dots = _dots(one.by_rank, fastest_ms)
-    return _strip(element("path", class_="w", d=whiskers), element("path", class_="d", d=dots))
+    return _strip(element("path", class_="w", d=whiskers) if whiskers else None, element("path", class_="o", d=dots))
 
 
-def _strip(*children: Markup) -> Markup:
+def _strip(*children: Markup | None) -> Markup:
     return element("svg", *children, class_="s")
 
 
 def _dots(by_rank: Sequence[Times], fastest_ms: float) -> tuple[str, str]:
-    whiskers, dots = [], []
+    whiskers: list[str] = []
+    dots: list[tuple[int, int]] = []
     lanes = min(len(by_rank), _LANES)
     for number, (median, p20, p80) in enumerate(by_rank):
         y = 9 if lanes == 1 else 2 + round(14 * (number % _LANES) / (lanes - 1))
         left, right, middle = (place_of(value / fastest_ms) for value in (p20, p80, median))
-        if right > left:
+        if right - left > _DOT:
             whiskers.append(f"M{left} {y}H{right}")
-        dots.append(f"M{middle} {y}h0")
-    return "".join(whiskers), "".join(dots)
+        dots.append((middle, y))
+    return "".join(whiskers), "".join(_stacked(dots))
+
+
+def _stacked(dots: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Paths of dots; those in neighbouring lanes at one place touch, and are one line."""
+    for x, stack in itertools.groupby(dots, lambda dot: dot[0]):
+        lanes = sorted({y for _, y in stack})
+        yield f"M{x} {lanes[0]}v{lanes[-1] - lanes[0]}"
+
+
+def axis_labels() -> Markup:
+    """The labels of the scale of times, once per page; `axis` shows them."""
+    labels = [element("text", f"{tick:g}×", x=place_of(tick), y=11) for tick in TICKS]  # noqa: RUF001
+    return element("svg", element("g", labels, id="axis", class_="ax"), class_="s axis", aria_hidden="true")
 
 
 def axis() -> Markup:
-    """The labels of the scale of times."""
-    labels = [element("text", f"{tick:g}×", x=place_of(tick), y=11) for tick in TICKS]  # noqa: RUF001
-    return element("svg", *labels, class_="s axis", role="img", aria_label="Scale: times the fastest config")
+    """The scale of times."""
+    return element("svg", element("use", href="#axis"), class_="s axis", role="img", aria_label="Times the fastest config")
 
 
 def cost_bar(value: float | None, noise: float | None, most: float) -> Markup:
@@ -107,39 +121,39 @@ class Grid:
         self.step = next((size for most, size in _STEPS if len(groups) <= most), 4)
         self.width = self.step * len(groups)
         self.has_letters = self.step >= 16
-        self._gap = int(self.step >= 10)
 
-    def row(self, chosen: bytes, label: str) -> Markup:
+    def row(self, chosen: bytes) -> Markup:
         """One entry: who chose what. A column of several ranks is split by their shares."""
-        paths: dict[str, list[str]] = {}
-        for place, shape in self._shapes(chosen):
-            paths.setdefault(shade(place), []).append(shape)
+        whole: dict[str, list[str]] = {}
+        parts: dict[str, list[str]] = {}
+        for (place, top, height), cells in itertools.groupby(self._cells(chosen), lambda cell: cell[1:]):
+            numbers = [number for number, *_ in cells]
+            if height == _ROW_HEIGHT:
+                for first, count in _runs(numbers):
+                    whole.setdefault(shade(place), []).append(f"M{first * self.step} 8h{count * self.step}")
+            else:
+                shapes = parts.setdefault(shade(place), [])
+                shapes += [f"M{number * self.step + self.step // 2} {top}v{height}" for number in numbers]
         return element(
             "svg",
-            [element("path", class_=name, d="".join(shapes)) for name, shapes in sorted(paths.items())],
+            [element("path", class_=name, d="".join(shapes)) for name, shapes in sorted(whole.items())],
+            [
+                element("path", class_=f"{name} t", stroke_width=self.step, d="".join(shapes))
+                for name, shapes in sorted(parts.items())
+            ],
             self._letters(chosen) if self.has_letters else None,
-            class_="h",
+            class_=f"h g{self.step}",
             width=self.width,
             height=_ROW_HEIGHT,
-            role="img",
-            aria_label=label,
+            aria_hidden="true",
         )
 
     def _letters(self, chosen: bytes) -> Markup | None:
         cells = ((number, chosen[group[0]]) for number, group in enumerate(self.groups) if len(group) == 1)
-        voted = [(number * self.step + (self.step - 1) / 2, letter(place - 1)) for number, place in cells if place]
+        voted = [(number * self.step + self.step // 2, letter(place - 1)) for number, place in cells if place]
         if not voted:
             return None
-        return element("text", "".join(text for _, text in voted), x=" ".join(f"{x:g}" for x, _ in voted), y=12)
-
-    def _shapes(self, chosen: bytes) -> Iterator[tuple[int, str]]:
-        """Place of a choice, and the path of a rectangle; equal neighbours are one rectangle if there is no gap."""
-        for (place, top, height), cells in itertools.groupby(self._cells(chosen), lambda cell: cell[1:]):
-            numbers = [number for number, *_ in cells]
-            wide = len(numbers) * self.step if not self._gap and len(numbers) == numbers[-1] - numbers[0] + 1 else 0
-            for number in numbers[:1] if wide else numbers:
-                width = wide or self.step - self._gap
-                yield place, f"M{number * self.step} {top}h{width}v{height}h-{width}z"
+        return element("text", "".join(text for _, text in voted), x=" ".join(str(x) for x, _ in voted), y=12)
 
     def _cells(self, chosen: bytes) -> Iterator[tuple[int, int, int, int]]:
         """Number of the column, place of the choice, top and height in pixels."""
@@ -161,7 +175,7 @@ class Grid:
             bands: Name, first column and number of columns of each host or run.
         """
         drawn: list[Markup | None] = []
-        for number, (name, first, count) in enumerate(bands):
+        for number, (name, first, count) in enumerate(bands if any(name for name, *_ in bands) else ()):
             x, width = first * self.step, count * self.step - 1
             drawn.append(
                 element("g", element("title", name), element("rect", class_=f"band{number % 2}", x=x, width=width, height=15))
@@ -170,10 +184,17 @@ class Grid:
                 drawn.append(element("text", name, class_="host", x=x + 3, y=11))
         if self.has_letters:
             drawn += [
-                element("text", label, x=f"{number * self.step + (self.step - 1) / 2:g}", y=28)
+                element("text", label, x=number * self.step + self.step // 2, y=28)
                 for number, label in enumerate(labels)
             ]
         return element("svg", drawn, class_="h head", width=self.width, height=32, aria_hidden="true")
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First number and length of each run of consecutive numbers."""
+    for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        yield members[0], len(members)
 
 
 def legend(texts: Sequence[tuple[int, str]]) -> Markup:

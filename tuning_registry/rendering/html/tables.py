@@ -48,6 +48,5 @@ def table(caption: str, headings: Sequence[Child], rows: Iterable[Child], **attr
 
 
 def badge(verdict: str) -> Markup:
-    """A verdict with its sign, so that colour is not all that tells verdicts apart."""
-    sign = {"conflict": "▲", "near-tie": "≈", "not timed": "?", "unanimous": "="}[verdict]
-    return element("span", element("i", sign, aria_hidden="true"), " ", verdict, class_=f"v {verdict.replace(' ', '-')}")
+    """A verdict; the style adds a sign, so that colour is not all that tells verdicts apart."""
+    return element("span", verdict, class_=f"v {verdict.replace(' ', '-')}")

@@ -13,7 +13,6 @@ from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.operations.reports.page.report import Column
 from tuning_registry.rendering.html.markup import Markup, element, join
 
-THIN: Final = "\u2009"  # between a number and its unit
 _DTYPES: Final = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXY"
 _RANGES_SHOWN: Final = 12  # ranges of ranks that a cell lists
@@ -35,7 +34,7 @@ def percent(value: float | None, digits: int = 1) -> str:
         return "–"  # noqa: RUF001
     if not math.isfinite(value):
         return "fails"
-    return f"{value:,.{digits}f}{THIN}%"
+    return f"{value:,.{digits}f} %"
 
 
 def milliseconds(value: float | None) -> str:
@@ -60,9 +59,9 @@ def _short_field(field: str) -> str:
 
 
 def named(entry: EntryVotes, *, link: bool = True) -> Markup:
-    """Function name and short key of an entry, linked to its details."""
+    """Function name and short key of an entry, linked to its details, which have both in full."""
     name = element("b", bare_name(entry.kernel))
-    key = element("span", short_key(entry.key), class_="k", title=f"{entry.kernel} {entry.key}")
+    key = element("span", short_key(entry.key), class_="k")
     return join(element("a", name, href=f"#{entry_id(entry)}") if link else name, " ", key)
 
 

@@ -63,10 +63,9 @@ def _row(one: ReportEntry, number: int, most: float) -> Markup:
         cell(split_of(one.entry), order=float(one.dissenting) / (one.entry.votes or 1)),
         _cost(one.cost.dissenters if one.cost else None, most),
         _cost(one.fleet, most),
-        element("td", element("code", short_config(best)) if best else None, " ", element("span", advice(one)), class_="why"),
+        element("td", element("code", short_config(best)) if best else None, element("span", advice(one), class_="why")),
         class_="f",
         data_e=number,
-        data_v=one.verdict,
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tuning_registry.operations.reports.page.report import UNANIMOUS, Candidate, Column, Report, ReportEntry, by_place
 from tuning_registry.rendering.html.advice import advice
 from tuning_registry.rendering.html.markup import Child, Markup, element
-from tuning_registry.rendering.html.svg import axis, legend, times_strip  # noqa: F401
+from tuning_registry.rendering.html.svg import axis, axis_labels, times_strip
 from tuning_registry.rendering.html.tables import badge, section
 from tuning_registry.rendering.html.text import (
     differing,
@@ -23,6 +23,8 @@ from tuning_registry.rendering.html.text import (
 )
 from tuning_registry.wording import count_of
 
+_FAR = 1.6  # times the fastest candidate, from which those that nobody chose share a row
+_LEAST_FAR = 3
 _OPEN = 24  # disagreements up to which all are open
 
 
@@ -43,6 +45,7 @@ def entries_view(report: Report) -> Markup | None:
         "Entries and their candidates",
         f"Candidates of an entry with their times relative to the fastest one, on the same scale for every entry. {spread} "
         "★ is the elected config.",
+        axis_labels(),
         element(
             "div",
             (
@@ -102,11 +105,12 @@ def _candidates(one: ReportEntry, columns: Sequence[Column]) -> Markup:
     timed = math.isfinite(fastest)
     with_run = len({column.run for column in columns}) > 1
     chosen = by_place(columns, one.chosen)
+    far = [c for c in one.candidates if c.place is None and (c.median_ms or math.inf) > _FAR * fastest] if timed else []
+    far = far if len(far) >= _LEAST_FAR else []
     caption = f"{count_of(len(one.candidates), 'candidate')}" + (f", all with {shared}" if shared else "")
     headings: list[Child] = ["", "Config", "Votes", "Ranks"]
     if timed:
         headings += ["Median ms", "Slower by", axis()]
-    classes = ["", "", "num", "", "num", "num", "strip"]
     return element(
         "div",
         element(
@@ -116,10 +120,7 @@ def _candidates(one: ReportEntry, columns: Sequence[Column]) -> Markup:
                 "thead",
                 element(
                     "tr",
-                    (
-                        element("th", text, scope="col", class_=name or None) if text else element("td")
-                        for text, name in zip(headings, classes, strict=False)
-                    ),
+                    (element("th", text, scope="col") if text else element("td") for text in headings),
                 ),
             ),
             element(
@@ -135,7 +136,9 @@ def _candidates(one: ReportEntry, columns: Sequence[Column]) -> Markup:
                         is_elected=candidate.config == one.config,
                     )
                     for candidate in one.candidates
+                    if candidate not in far
                 ),
+                _far(far, texts, fastest) if far else None,
             ),
             class_="cand",
         ),
@@ -168,6 +171,16 @@ def _candidate(one: Candidate, text: str, ranks: str, fastest_ms: float | None, 
             element("td", times_strip(one, fastest_ms)),
         ]
     return element("tr", cells, class_="won" if is_elected else None)
+
+
+def _far(candidates: Sequence[Candidate], texts: Mapping[str, str], fastest_ms: float) -> Markup:
+    """Candidates that nobody chose and that are far slower than the fastest one, in one row."""
+    parts = [
+        f"{texts[one.config]} "
+        + (_failed(one) if one.median_ms is None else f"{one.median_ms / fastest_ms:.2g}×")  # noqa: RUF001
+        for one in candidates
+    ]
+    return element("tr", element("td"), element("td", f"Far slower: {'; '.join(parts)}", colspan=6, class_="far"))
 
 
 def _failed(one: Candidate) -> str:

@@ -31,9 +31,7 @@ def fleet_view(report: Report) -> Markup | None:
         [
             "Dissenting votes are those for another config than the elected one. Speed compares a rank's times with the "
             "median of all ranks for the same config: right of the middle is slower. ",
-            f"{count_of(len(report.fleet.outliers), 'outlier')}: far from the other ranks by the spread of all ranks."
-            if report.fleet.time_ratio or report.fleet.dissent
-            else "There are too few ranks to find outliers.",
+            _outliers(report),
         ],
         _hosts(ranks),
         element("p", f"Outliers and the {len(shown):,} ranks that dissent most, of {len(ranks):,}.", class_="how")
@@ -41,6 +39,15 @@ def fleet_view(report: Report) -> Markup | None:
         else None,
         _ranks(shown, report),
     )
+
+
+def _outliers(report: Report) -> str:
+    if not report.fleet.time_ratio and not report.fleet.dissent:
+        return "There are too few ranks to find outliers."
+    number = len(report.fleet.outliers)
+    if not number:
+        return "No rank is an outlier."
+    return f"{count_of(number, 'rank')} {'is' if number == 1 else 'are'} too far from the others to be chance."
 
 
 def _hosts(ranks: Sequence[Rank]) -> Markup | None:
@@ -64,7 +71,7 @@ def _hosts(ranks: Sequence[Rank]) -> Markup | None:
                 cell(_mark(f"{outliers:,}") if outliers else "–", order=float(outliers)),  # noqa: RUF001
             )
         )
-    headings = [heading("Host"), heading("Ranks", number=True), heading("Dissenting votes"), heading("Speed"), heading("Outliers")]
+    headings = [heading("Host"), heading("Ranks", number=True), heading("Dissenting votes"), heading("Speed against the median"), heading("Outliers")]
     return table("Hosts", headings, rows, class_="sortable")
 
 
@@ -81,7 +88,7 @@ def _ranks(ranks: Sequence[Rank], report: Report) -> Markup:
     headings += [heading("Run")] if several_runs else []
     headings += [heading("Host")] if hosts else []
     headings += [heading("Device")] if devices else []
-    headings += [heading("Votes", number=True), heading("Dissenting votes"), heading("Speed")]
+    headings += [heading("Votes", number=True), heading("Dissenting votes"), heading("Speed against the median")]
     headings += [heading("Outlier")] if report.fleet.outliers else []
     rows = []
     for rank in ranks:
@@ -98,7 +105,7 @@ def _ranks(ranks: Sequence[Rank], report: Report) -> Markup:
 
 
 def _mark(text: str) -> Markup:
-    return element("span", element("i", "▲", aria_hidden="true"), " ", text, class_="v conflict")
+    return element("span", text, class_="v conflict")
 
 
 def _dissent(share: float | None, number: int, most: float) -> Markup:
@@ -114,7 +121,7 @@ def _speed(slowdown: float | None) -> Markup:
         return cell(element("span", "not timed", class_="k"), order=-1e9)
     middle, most = BAR_WIDTH / 2, 20.0
     x = middle + middle * min(max(slowdown, -most), most) / most
-    dot = element("path", class_="d", d=f"M{x:.4g} 7h0")
+    dot = element("path", class_="o", d=f"M{x:.4g} 7h0")
     bar = element("svg", element("path", class_="mid", d=f"M{middle:g} 1v12"), dot, class_="bar")
     words = "as the median" if abs(slowdown) < 0.05 else f"{percent(abs(slowdown))} {'slower' if slowdown > 0 else 'faster'}"
     return cell([bar, element("span", words, class_="fig")], order=slowdown)

@@ -65,7 +65,6 @@ def _stale(report: Report) -> Markup:
             cell("; ".join(stale_reasons(one))),
             class_="f",
             data_e=number,
-            data_v=one.verdict,
         )
         for number, one in stale
     )

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from tuning_registry.operations.reports.page.report import Column, Report, ReportEntry
-from tuning_registry.rendering.html.markup import Markup, element
+from tuning_registry.rendering.html.markup import Markup, element, join
 from tuning_registry.rendering.html.svg import Grid, legend, share_bar
 from tuning_registry.rendering.html.tables import badge, cell, heading, section, table
-from tuning_registry.rendering.html.text import letter, named, rank_name, split_of
+from tuning_registry.rendering.html.text import named, rank_name, split_of
 
 MOST_COLUMNS: Final = 256
 _SHARE_WIDTH: Final = 320
@@ -85,16 +85,15 @@ def _header(columns: Sequence[Column], grid: Grid) -> Markup:
         bands.append((" ".join(filter(None, (host, run if several else ""))), start, count))
         start += count
     labels = ["–" if column.rank is None else str(column.rank) for column in firsts]  # noqa: RUF001
-    return Markup("Ranks") + grid.header(labels, bands) if grid.width else Markup("Ranks")
+    return join("Ranks", grid.header(labels, bands))
 
 
 def _row(one: ReportEntry, grid: Grid | None, number: int) -> Markup:
     entry = one.entry
-    label = "; ".join(f"{letter(place)}: {choice.count} votes" for place, choice in enumerate(entry.choices[:6]))
     if grid is None:
         picture = share_bar({place: choice.count for place, choice in enumerate(entry.choices)}, _SHARE_WIDTH)
     else:
-        picture = grid.row(one.chosen, label or "no votes")
+        picture = grid.row(one.chosen)
     return element(
         "tr",
         element("th", named(entry), scope="row"),
@@ -103,7 +102,6 @@ def _row(one: ReportEntry, grid: Grid | None, number: int) -> Markup:
         cell(badge(one.verdict)),
         class_="f",
         data_e=number,
-        data_v=one.verdict,
     )
 
 
