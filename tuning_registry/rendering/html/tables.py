@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from tuning_registry.rendering.html.markup import Child, Markup, element
+
+_MANY_ROWS: Final = 100
 
 
 def section(anchor: str, title: str, how_to_read: Child, *content: Child) -> Markup:
@@ -45,6 +48,11 @@ def table(caption: str, headings: Sequence[Child], rows: Iterable[Child], **attr
         role="region",
         aria_label=caption,
     )
+
+
+def table_class(rows: int) -> str:
+    """The class of a table that sorts; rows of a big one are laid out only when they come into view."""
+    return "sortable big" if rows > _MANY_ROWS else "sortable"
 
 
 def badge(verdict: str) -> Markup:

@@ -58,10 +58,16 @@ def _short_field(field: str) -> str:
     return field if name == field else _DTYPES.get(name, name)
 
 
-def named(entry: EntryVotes, *, link: bool = True) -> Markup:
+def versions_of(entry: EntryVotes) -> str:
+    """Architecture and version group: `sm90 Triton 3.6.0 fla 0.6.0`."""
+    parts = (entry.arch, f"Triton {entry.triton}" if entry.triton else "", entry.package, entry.version)
+    return " ".join(filter(None, parts))
+
+
+def named(entry: EntryVotes, *, link: bool = True, versions: bool = False) -> Markup:
     """Function name and short key of an entry, linked to its details, which have both in full."""
     name = element("b", bare_name(entry.kernel))
-    key = element("span", short_key(entry.key), class_="k")
+    key = element("span", short_key(entry.key), f" ({versions_of(entry)})" if versions else None, class_="k")
     return join(element("a", name, href=f"#{entry_id(entry)}") if link else name, " ", key)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,7 +14,6 @@ from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.reasons import why_elected, why_left_out
 from tuning_registry.operations.election.tally import PINNED, EntryVotes, Winner, check_packages
 from tuning_registry.operations.election.voters import Voters
-from tuning_registry.operations.election.votes_by_shape import Shape
 from tuning_registry.operations.election.winners import Election, elect_entries
 from tuning_registry.operations.reports.costs import cost_of
 from tuning_registry.operations.reports.misses import find_misses
@@ -22,9 +21,8 @@ from tuning_registry.operations.reports.page.against import compare_with, enviro
 from tuning_registry.operations.reports.page.report import Candidate, Column, Report, ReportEntry, worst_first
 from tuning_registry.operations.reports.page.unseen import KernelKeys, what_unseen_keys_get
 from tuning_registry.operations.reports.ranks import compare_ranks
-from tuning_registry.rules.evidence import ByConfig, ByRank, Policy, median_of_medians, slowdown_of_fleet
+from tuning_registry.rules.evidence import ByConfig, ByRank, Policy, median_of_medians
 from tuning_registry.rules.near_keys import matching_keys
-from tuning_registry.rules.overrides import Overrides
 
 DOTS: Final = 40_000  # timings that a page shows one by one; above, it shows their spread over ranks
 _MOST_CHOICES: Final = 250  # choices that `ReportEntry.chosen` tells apart
@@ -142,16 +140,22 @@ class _Gathering:
         found = []
         for entry in every:
             times = self._votes.timings_by_config(entry.shape)
+            candidates = self._candidates(entry, times)
             is_old = bool(entry.votes) and entry.shape[:3] not in current
-            if not is_old:
-                self._note_kernel(entry, times)
+            if not is_old and isinstance(entry, Winner):
+                self._note_kernel(entry, candidates)
             if wanted is None or entry.key in wanted:
                 newest = self._newest[entry.arch, entry.package] if is_old else ()
-                found.append(self._entry(entry, times, stale, newest))
+                found.append(self._entry(entry, times, candidates, stale.get(entry.shape, 0), newest))
         return found
 
     def _entry(
-        self, entry: EntryVotes, times: ByConfig, stale: Mapping[Shape, int], newest: tuple[str, ...]
+        self,
+        entry: EntryVotes,
+        times: ByConfig,
+        candidates: tuple[Candidate, ...],
+        stale: int,
+        newest: tuple[str, ...],
     ) -> ReportEntry:
         entry = replace(
             entry,
@@ -161,22 +165,22 @@ class _Gathering:
             ),
         )
         overrides = self._election.overrides
-        is_elected = isinstance(entry, Winner)
-        config = entry.choices[0].config if is_elected else None
-        fleet = slowdown_of_fleet(config, times) if config is not None else None
+        cost = cost_of(entry, times) if entry.choices else None
+        is_split = entry.config_count > 1
+        has_config = isinstance(entry, Winner)
         return ReportEntry(
             entry=entry,
-            config=config,
+            config=entry.config if isinstance(entry, Winner) else None,
             why=why_elected(entry, overrides, Policy.MAJORITY, times)
             if isinstance(entry, Winner)
             else why_left_out(entry, overrides),
             is_overridden=isinstance(entry, Winner) and entry.decided_by == PINNED,
-            cost=cost_of(entry, times) if entry.config_count > 1 else None,
-            fleet=None if fleet is None else fleet[1],
-            fastest=None if fleet is None else fleet[0],
-            candidates=self._candidates(entry, times, overrides),
+            cost=cost if is_split else None,
+            fleet=cost.fleet if cost and has_config else None,
+            fastest=cost.fastest if cost and has_config else None,
+            candidates=candidates,
             chosen=self._chosen(entry),
-            stale=stale.get(entry.shape, 0),
+            stale=stale,
             newest=newest,
         )
 
@@ -187,9 +191,9 @@ class _Gathering:
                 chosen[self._column_of[recording]] = min(place, _MOST_CHOICES) + 1
         return bytes(chosen)
 
-    def _candidates(self, entry: EntryVotes, times: ByConfig, overrides: Overrides) -> tuple[Candidate, ...]:
+    def _candidates(self, entry: EntryVotes, times: ByConfig) -> tuple[Candidate, ...]:
         places = {choice.config: (place, choice.count) for place, choice in enumerate(entry.choices)}
-        banned = overrides.banned(entry.arch, entry.kernel, entry.key)
+        banned = self._election.overrides.banned(entry.arch, entry.kernel, entry.key)
         found = []
         for config in {**dict.fromkeys(places), **dict.fromkeys(times)}:
             by_rank = times.get(config, {})
@@ -214,12 +218,15 @@ class _Gathering:
             is_banned=is_banned,
         )
 
-    def _note_kernel(self, entry: EntryVotes, times: ByConfig) -> None:
+    def _note_kernel(self, entry: Winner, candidates: Sequence[Candidate]) -> None:
         """Remember what the rule for unseen keys takes from an entry."""
         kernel = self.kernels.setdefault((entry.arch, entry.kernel), KernelKeys())
-        if isinstance(entry, Winner):
-            kernel.winners[entry.key] = entry.config
-            kernel.medians[entry.key] = {text: median_of_medians(by_rank) for text, by_rank in times.items()}
+        kernel.winners[entry.key] = entry.config
+        kernel.medians[entry.key] = {
+            one.config: math.inf if one.median_ms is None else one.median_ms
+            for one in candidates
+            if one.timed_by or one.failed_on
+        }
 
 
 def _spread(medians: list[float]) -> tuple[float, float, float, float, float]:

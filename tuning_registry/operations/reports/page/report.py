@@ -201,6 +201,12 @@ class Report(Result):
         return [one for one in self.entries if one.verdict == verdict]
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether the entries come from several architectures or version groups, so that a key may appear twice."""
+        places = {(one.entry.kernel, one.entry.key) for one in self.entries}
+        return len(places) < len(self.entries)
+
+    @property
     def disagreements(self) -> list[ReportEntry]:
         """The entries on which ranks disagree, the most costly first."""
         split = [(one.cost, one) for one in self.entries if one.cost is not None]

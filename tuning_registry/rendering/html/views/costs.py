@@ -9,7 +9,7 @@ from tuning_registry.operations.reports.page.report import Report, ReportEntry
 from tuning_registry.rendering.html.advice import advice, best_config
 from tuning_registry.rendering.html.markup import Child, Markup, element
 from tuning_registry.rendering.html.svg import cost_bar
-from tuning_registry.rendering.html.tables import badge, cell, heading, section, table
+from tuning_registry.rendering.html.tables import badge, cell, heading, section, table, table_class
 from tuning_registry.rendering.html.text import named, percent, split_of
 from tuning_registry.rules.evidence import Slowdown
 
@@ -29,12 +29,13 @@ def costs_view(report: Report) -> Markup | None:
         if slowdown is not None and math.isfinite(slowdown.percent)
     ]
     most = min(max([10.0, *values]), _WIDEST)
+    mixed = report.is_mixed
     return section(
         "costs",
         "What the disagreements cost",
         [
-            "How much slower the elected config is: for the ranks that chose otherwise, than their own choice; and over "
-            "all ranks, than the fastest config. ",
+            "How much slower the elected config is: for the dissenting ranks, than the config that each of them chose; and "
+            "over all ranks, than the fastest config. ",
             "The grey band is the noise of the timings: a bar that ends inside it shows no difference. A conflict is a "
             "choice that differs by more than the noise; in a near-tie, none does.",
         ],
@@ -44,21 +45,21 @@ def costs_view(report: Report) -> Markup | None:
                 heading("Entry"),
                 heading("Verdict"),
                 heading("Votes"),
-                heading("For ranks that chose otherwise"),
+                heading("For dissenting ranks"),
                 heading("Over all ranks"),
                 heading("Config that should win, and why", sorts=False),
             ],
-            (_row(one, numbers[id(one)], most) for one in split),
-            class_="sortable",
+            (_row(one, numbers[id(one)], most, versions=mixed) for one in split),
+            class_=table_class(len(split)),
         ),
     )
 
 
-def _row(one: ReportEntry, number: int, most: float) -> Markup:
+def _row(one: ReportEntry, number: int, most: float, *, versions: bool) -> Markup:
     best = best_config(one)
     return element(
         "tr",
-        element("th", named(one.entry), scope="row"),
+        element("th", named(one.entry, versions=versions), scope="row"),
         cell(badge(one.verdict)),
         cell(split_of(one.entry), order=float(one.dissenting) / (one.entry.votes or 1)),
         _cost(one.cost.dissenters if one.cost else None, most),

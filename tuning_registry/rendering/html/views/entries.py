@@ -39,7 +39,6 @@ def entries_view(report: Report) -> Markup | None:
         if dots
         else "The line spans the ranks' medians, the box their 20th to 80th percentile, and the tick is their median."
     )
-    several = len({(one.entry.arch, one.entry.group) for one in report.entries}) > 1
     return section(
         "entries",
         "Entries and their candidates",
@@ -49,7 +48,7 @@ def entries_view(report: Report) -> Markup | None:
         element(
             "div",
             (
-                _entry(one, report.columns, number, is_open=opens and one.verdict != UNANIMOUS, several=several)
+                _entry(one, report.columns, number, is_open=opens and one.verdict != UNANIMOUS, versions=report.is_mixed)
                 for number, one in enumerate(report.entries)
             ),
             class_="entries",
@@ -57,17 +56,15 @@ def entries_view(report: Report) -> Markup | None:
     )
 
 
-def _entry(one: ReportEntry, columns: Sequence[Column], number: int, *, is_open: bool, several: bool) -> Markup:
+def _entry(one: ReportEntry, columns: Sequence[Column], number: int, *, is_open: bool, versions: bool) -> Markup:
     entry, anchor = one.entry, entry_id(one.entry)
-    versions = " ".join(filter(None, (entry.arch, entry.triton and f"Triton {entry.triton}", entry.package, entry.version)))
     return element(
         "details",
         element(
             "summary",
             badge(one.verdict),
             " ",
-            named(entry, link=False),
-            element("span", f" {versions}", class_="k") if several else None,
+            named(entry, link=False, versions=versions),
             element("span", split_of(entry), class_="split"),
             element("a", "#", href=f"#{anchor}", class_="self", aria_label="Link to this entry"),
         ),

@@ -10,7 +10,7 @@ from typing import Final
 from tuning_registry.operations.reports.page.report import Column, Report, ReportEntry
 from tuning_registry.rendering.html.markup import Markup, element, join
 from tuning_registry.rendering.html.svg import Grid, legend, share_bar
-from tuning_registry.rendering.html.tables import badge, cell, heading, section, table
+from tuning_registry.rendering.html.tables import badge, cell, heading, section, table, table_class
 from tuning_registry.rendering.html.text import named, rank_name, split_of
 
 MOST_COLUMNS: Final = 256
@@ -32,8 +32,9 @@ def heat_map_view(report: Report) -> Markup | None:
     grid = _grid(report.columns)
     most = max(len(one.entry.choices) for one in report.entries)
     names = _names(report.columns, grid)
-    head = heading(_header(report.columns, grid), sorts=False) if grid else heading("Share of votes", sorts=False)
-    rows = (_row(one, grid, number) for number, one in enumerate(report.entries))
+    head = heading(_header(report.columns, grid), sorts=False) if grid else heading(element("span", "Share of votes", class_="share"), sorts=False)
+    mixed = report.is_mixed
+    rows = (_row(one, grid, number, versions=mixed) for number, one in enumerate(report.entries))
     return section(
         "heat-map",
         "Who chose what",
@@ -43,7 +44,7 @@ def heat_map_view(report: Report) -> Markup | None:
             "Which config each rank chose, by entry; most dissenting votes first",
             [heading("Entry"), head, heading("Votes"), heading("Verdict")],
             rows,
-            class_="heat sortable",
+            class_=f"heat {table_class(len(report.entries))}",
             data_names=json.dumps(names) if names else None,
         ),
     )
@@ -88,7 +89,7 @@ def _header(columns: Sequence[Column], grid: Grid) -> Markup:
     return join("Ranks", grid.header(labels, bands))
 
 
-def _row(one: ReportEntry, grid: Grid | None, number: int) -> Markup:
+def _row(one: ReportEntry, grid: Grid | None, number: int, *, versions: bool) -> Markup:
     entry = one.entry
     if grid is None:
         picture = share_bar({place: choice.count for place, choice in enumerate(entry.choices)}, _SHARE_WIDTH)
@@ -96,7 +97,7 @@ def _row(one: ReportEntry, grid: Grid | None, number: int) -> Markup:
         picture = grid.row(one.chosen)
     return element(
         "tr",
-        element("th", named(entry), scope="row"),
+        element("th", named(entry, versions=versions), scope="row"),
         element("td", picture, class_="map"),
         cell(split_of(entry), order=float(one.dissenting) / (entry.votes or 1)),
         cell(badge(one.verdict)),
