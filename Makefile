@@ -34,8 +34,20 @@ demo: $(VENV)/.base
 
 test: test-core test-runtime test-trackers
 
-test-core: $(VENV)/.test
+test-core: $(VENV)/.test build/axe.min.js
 	$(BIN)/python -m pytest -n auto --ignore tests/runtime --ignore tests/trackers $(ARGS)
+
+# The accessibility rules that tests/browser runs in Chromium. Without npm, those tests are skipped.
+AXE ?= 4.10.3
+AXE_SHA256 := 880970c081707360e64f34cea25ff91892f5bc95675b0776925b9709dd8a68bb
+
+build/axe.min.js:
+	@mkdir -p build
+	@if command -v npm >/dev/null; then \
+		cd build && npm pack --silent axe-core@$(AXE) >/dev/null && \
+		tar -xzOf axe-core-$(AXE).tgz package/axe.min.js >axe.part && rm axe-core-$(AXE).tgz && \
+		echo "$(AXE_SHA256)  axe.part" | sha256sum --check --quiet && mv axe.part axe.min.js; \
+	else echo "no npm: the tests of the page's accessibility are skipped"; fi
 
 # The documented lines for experiment trackers, with their real clients, offline.
 test-trackers: $(VENV)-trackers/.trackers

@@ -72,13 +72,16 @@
   };
   addEventListener("hashchange", open);
   open();
-  let closed = [];
+  const opened = new Set();
   addEventListener("beforeprint", () => {
-    closed = all("details:not([open])");
-    for (const details of closed) details.open = true;
+    for (const details of all("details:not([open])")) {
+      opened.add(details);
+      details.open = true;
+    }
   });
   addEventListener("afterprint", () => {
-    for (const details of closed) details.open = false;
+    opened.forEach((details) => (details.open = false));
+    opened.clear();
   });
 
   // The heat map under the pointer: whose cell it is, and which config.

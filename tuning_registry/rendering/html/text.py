@@ -67,7 +67,8 @@ def versions_of(entry: EntryVotes) -> str:
 def named(entry: EntryVotes, *, link: bool = True, versions: bool = False) -> Markup:
     """Function name and short key of an entry, linked to its details, which have both in full."""
     name = element("b", bare_name(entry.kernel))
-    key = element("span", short_key(entry.key), f" ({versions_of(entry)})" if versions else None, class_="k")
+    group = f"({versions_of(entry)}) " if versions else None
+    key = element("span", group, short_key(entry.key), class_="k")
     return join(element("a", name, href=f"#{entry_id(entry)}") if link else name, " ", key)
 
 

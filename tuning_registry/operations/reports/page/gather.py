@@ -141,12 +141,13 @@ class _Gathering:
         for entry in every:
             times = self._votes.timings_by_config(entry.shape)
             candidates = self._candidates(entry, times)
+            newest = self._newest[entry.arch, entry.package]
             is_old = bool(entry.votes) and entry.shape[:3] not in current
-            if not is_old and isinstance(entry, Winner):
+            if isinstance(entry, Winner) and (entry.group == newest or not entry.votes):
                 self._note_kernel(entry, candidates)
             if wanted is None or entry.key in wanted:
-                newest = self._newest[entry.arch, entry.package] if is_old else ()
-                found.append(self._entry(entry, times, candidates, stale.get(entry.shape, 0), newest))
+                other = newest if is_old else ()
+                found.append(self._entry(entry, times, candidates, stale.get(entry.shape, 0), other))
         return found
 
     def _entry(

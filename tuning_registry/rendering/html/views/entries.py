@@ -66,8 +66,8 @@ def _entry(one: ReportEntry, columns: Sequence[Column], number: int, *, is_open:
             " ",
             named(entry, link=False, versions=versions),
             element("span", split_of(entry), class_="split"),
-            element("a", "#", href=f"#{anchor}", class_="self", aria_label="Link to this entry"),
         ),
+        element("p", element("a", "Link to this entry", href=f"#{anchor}"), class_="self"),
         element("p", element("code", entry.kernel), element("br"), element("code", entry.key), class_="full"),
         element("p", element("b", "Why: "), one.why, ". ", element("b", "What to do: "), advice(one), class_="why"),
         element("p", _stale_text(one), class_="why") if one.is_stale else None,
@@ -141,7 +141,7 @@ def _candidates(one: ReportEntry, columns: Sequence[Column]) -> Markup:
         ),
         class_="scroll",
         tabindex=0,
-        role="region",
+        role="group",
         aria_label="Candidates",
     )
 

@@ -43,6 +43,8 @@ def _summary(report: Report) -> str:
     slower = sum(one.is_slower for one in report.entries)
     timed = sum(one.fleet is not None for one in report.entries)
     cost = "Pin one table, and all ranks launch the same configs. " if report.disagreements else ""
+    if report.is_mixed:
+        cost = "Some keys appear twice: their votes come from several architectures or versions, which never mix. " + cost
     if not timed:
         return cost + "There are no timings, so nothing is known about the cost."
     if not slower:
