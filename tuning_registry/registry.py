@@ -337,9 +337,7 @@ class Registry:
             FileError: The table cannot be read.
             TableError: The table is not valid, or it is for another architecture.
         """
-        options = ReportOptions(
-            source=self.url, key=key, against=os.fspath(against) if against is not None else None
-        )
+        options = ReportOptions(source=self.url, key=key, against=os.fspath(against) if against is not None else None)
         return ReportPage(gather_report(self._store, _selection(filters), options))
 
     def kernels(self, **filters: Unpack[Filters]) -> list[RecordedKernel]:

@@ -144,4 +144,4 @@ def fleet_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = folder / "june.json"
     export = ["export", "--arch", "sm90", "--run", "june", "-o", str(table)]
     assert CliRunner().invoke(app, ["--db", str(database), *export]).exit_code == 0
-    return write_page(database, folder / "report.html", "--against", table)
+    return write_page(database, folder / "report.html", "--triton", "3.6.0", "--against", table)

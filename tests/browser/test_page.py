@@ -185,7 +185,9 @@ def test_every_view_is_there(visit: Visit, fleet_page: Path) -> None:
     assert opened.run("() => [...document.querySelectorAll('nav a')].every(a => document.querySelector(a.hash))")
     captions = opened.run("() => [...document.querySelectorAll('section > .scroll caption')].map(c => c.textContent)")
     assert {"Hosts", "Ranks", "Misses of pinned jobs", "Stale entries", "Environments before and now"} <= set(captions)
-    assert opened.run("() => [...document.querySelectorAll('table')].every(t => t.caption && t.querySelector('th[scope]'))")
+    assert opened.run(
+        "() => [...document.querySelectorAll('table')].every(t => t.caption && t.querySelector('th[scope]'))"
+    )
 
 
 def test_a_phone_scrolls_only_inside_tables(visit: Visit, page: Path) -> None:

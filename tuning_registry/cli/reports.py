@@ -105,7 +105,9 @@ def _list_disagreements(
         if value is not None:
             raise UsageError(f"{option} needs --html FILE: only the page shows it")
     if not paths:
-        raise UsageError("name recordings, or a page with --html FILE. registry disagreements lists those of the database")
+        raise UsageError(
+            "name recordings, or a page with --html FILE. registry disagreements lists those of the database"
+        )
     found, total = find_disagreements(ingest_in_memory(paths, track=track_files), selection)
     print_data(render_disagreements(found, style))
     print_message(split_of(len(found), total) if total else "the files contain no votes")

@@ -107,12 +107,20 @@ def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, select
 
 
 # See docs/decisions.md, D36.
-def compare_with_votes(store: Store, table: TunedTable, selection: Selection) -> TableComparison:
+def compare_with_votes(
+    store: Store, table: TunedTable, selection: Selection, *, as_logged: bool = True
+) -> TableComparison:
     """The changes that a new export would make to a table.
 
     The table itself states its policy and whether it has generated `*` entries. Votes and thresholds are those of
     `selection` if it has a filter, else those in the log of exports for the table's digest, else all votes. Expired
     overrides apply.
+
+    Args:
+        store: The database.
+        table: The table.
+        selection: Which votes to compare with.
+        as_logged: Whether the log of exports may name the votes; otherwise `selection` does, even without a filter.
 
     Raises:
         TableError: The table's provenance holds what no export writes.
@@ -120,7 +128,8 @@ def compare_with_votes(store: Store, table: TunedTable, selection: Selection) ->
         DatabaseError: The database cannot be read.
     """
     policy, generalize = _how_made(table)
-    votes = _votes_behind(store, table, selection)
+    given = _Votes(selection=replace(selection, arch=table.arch))
+    votes = _votes_behind(store, table, selection) if as_logged else given
     options = ExportOptions(
         min_votes=votes.min_votes,
         min_agreement=votes.min_agreement,

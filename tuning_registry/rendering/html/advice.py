@@ -23,6 +23,11 @@ def advice(one: ReportEntry) -> str:
             f"The elected config fails on {count_of(one.cost.failed, 'rank')} that chose another one. Ban it, or find out "
             "why it fails there."
         )
+    return _by_time(one)
+
+
+def _by_time(one: ReportEntry) -> str:
+    """What the timings of all ranks say."""
     if one.fleet is None:
         return "Record with timings to see what this costs." if one.cost else "The ranks agree; there are no timings."
     if one.is_slower:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Final
 
-from tuning_registry import __version__
 from tuning_registry.operations.reports.costs import CONFLICT, NEAR_TIE, NOT_TIMED
 from tuning_registry.operations.reports.page.report import UNANIMOUS, Report
 from tuning_registry.rendering.html.markup import Child, Markup, element, join
@@ -114,9 +113,7 @@ def _filters(report: Report) -> Markup:
 def _origin(report: Report) -> Markup:
     """Where the data comes from."""
     facts = [("source of this page", report.source), ("filters", report.filters or "none"), *report.environments]
-    rows = (
-        element("tr", element("th", what, scope="row"), element("td", text)) for what, text in facts if text
-    )
+    rows = (element("tr", element("th", what, scope="row"), element("td", text)) for what, text in facts if text)
     return section(
         "origin",
         "Where this comes from",
@@ -127,4 +124,4 @@ def _origin(report: Report) -> Markup:
 
 def _made(report: Report, made_at: dt.datetime) -> Markup:
     when = made_at.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return join(element("p", f"Made on {when} by tuning-registry {__version__}. {report}."))
+    return join(element("p", f"Made on {when} by tuning-registry. {report}."))

@@ -19,7 +19,9 @@ Child = str | int | None | Iterable["Child"]
 
 _VOID: Final = frozenset({"br", "col", "input", "link", "meta", "path", "rect", "wbr"})
 _CLOSED: Final = frozenset({"path", "rect"})  # void elements of SVG, which need the slash
-_ENDED_BY_NEXT: Final = frozenset({"dd", "dt", "li", "td", "th", "tr"})  # HTML lets their end tags out; pages have thousands
+_ENDED_BY_NEXT: Final = frozenset(
+    {"dd", "dt", "li", "td", "th", "tr"}
+)  # HTML lets their end tags out; pages have thousands
 NOTHING: Final = Markup("")
 
 

@@ -76,7 +76,9 @@ def axis_labels() -> Markup:
 
 def axis() -> Markup:
     """The scale of times."""
-    return element("svg", element("use", href="#axis"), class_="s axis", role="img", aria_label="Times the fastest config")
+    return element(
+        "svg", element("use", href="#axis"), class_="s axis", role="img", aria_label="Times the fastest config"
+    )
 
 
 def cost_bar(value: float | None, noise: float | None, most: float) -> Markup:
@@ -103,7 +105,9 @@ def share_bar(counts: Mapping[int, int], width: int) -> Markup:
     for place, count in sorted(counts.items()):
         part = width * count / total
         parts.append(
-            element("rect", class_=shade(place), x=f"{start:.4g}", width=f"{max(part - 1, 0.5):.4g}", height=_ROW_HEIGHT)
+            element(
+                "rect", class_=shade(place), x=f"{start:.4g}", width=f"{max(part - 1, 0.5):.4g}", height=_ROW_HEIGHT
+            )
         )
         start += part
     return element("svg", *parts, class_="h", width=width, height=_ROW_HEIGHT)
@@ -178,7 +182,11 @@ class Grid:
         for number, (name, first, count) in enumerate(bands if any(name for name, *_ in bands) else ()):
             x, width = first * self.step, count * self.step - 1
             drawn.append(
-                element("g", element("title", name), element("rect", class_=f"band{number % 2}", x=x, width=width, height=15))
+                element(
+                    "g",
+                    element("title", name),
+                    element("rect", class_=f"band{number % 2}", x=x, width=width, height=15),
+                )
             )
             if name and width >= 7 * len(name):
                 drawn.append(element("text", name, class_="host", x=x + 3, y=11))

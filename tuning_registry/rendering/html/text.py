@@ -13,7 +13,15 @@ from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.operations.reports.page.report import Column
 from tuning_registry.rendering.html.markup import Markup, element, join
 
-_DTYPES: Final = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
+DASH: Final = "\u2013"  # where there is no value
+_DTYPES: Final = {
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "int32": "i32",
+    "int64": "i64",
+}
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXY"
 _RANGES_SHOWN: Final = 12  # ranges of ranks that a cell lists
 
@@ -29,9 +37,9 @@ def shade(place: int) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A percentage, `–` if it is unknown, `fails` if it is infinite."""
+    """A percentage, a dash if it is unknown, `fails` if it is infinite."""
     if value is None:
-        return "–"  # noqa: RUF001
+        return DASH
     if not math.isfinite(value):
         return "fails"
     return f"{value:,.{digits}f} %"
@@ -39,7 +47,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 def milliseconds(value: float | None) -> str:
     """A time with four significant digits."""
-    return "–" if value is None else f"{value:.4g}"  # noqa: RUF001
+    return DASH if value is None else f"{value:.4g}"
 
 
 def entry_id(entry: EntryVotes) -> str:
@@ -104,6 +112,8 @@ def ranks_text(columns: Iterable[Column], *, with_run: bool) -> str:
     parts = []
     for run, ranks in runs.items():
         ranges = rank_ranges([rank for rank in ranks if rank >= 0]).split(",")
-        some = ", ".join(ranges[:_RANGES_SHOWN]) + (f", … ({len(ranks):,} ranks)" if len(ranges) > _RANGES_SHOWN else "")
+        some = ", ".join(ranges[:_RANGES_SHOWN]) + (
+            f", … ({len(ranks):,} ranks)" if len(ranges) > _RANGES_SHOWN else ""
+        )
         parts.append(f"{some} of {run}" if with_run else some)
     return "; ".join(parts)

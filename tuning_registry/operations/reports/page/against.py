@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.formats.table import EXTRA, TunedTable
+from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.reports.page.report import Comparison
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.operations.tables.differences import compare_with_votes, table_or_run
+from tuning_registry.rules.near_keys import matching_keys
 from tuning_registry.wording import list_some
 
 Environments = dict[str, str]
@@ -66,8 +69,14 @@ def _counted(values: Iterable[str | None]) -> str:
     return list_some([f"{name} × {number:,}" for name, number in ordered]) if ordered else ""  # noqa: RUF001
 
 
-def compare_with(store: Store, name: str, selection: Selection) -> Comparison:
+def compare_with(store: Store, name: str, selection: Selection, key: str | None = None) -> Comparison:
     """What an export of the selection would change in a table, or in the table of a run.
+
+    Args:
+        store: The database.
+        name: Table file, or name of a run.
+        selection: Which votes to compare with, and of which kernels.
+        key: Only changes of this key, or of keys that match this pattern.
 
     Raises:
         SelectionError: There is no such table or run, or the votes cannot be compared with it.
@@ -75,19 +84,25 @@ def compare_with(store: Store, name: str, selection: Selection) -> Comparison:
         DatabaseError: The database cannot be read.
     """
     table = table_or_run(store, name, selection.arch)
-    compared = compare_with_votes(store, table, selection)
-    is_run = any(run.name == name for run in list_runs(store))
+    compared = compare_with_votes(store, table, selection, as_logged=False)
+    is_run = not Path(name).is_file() and any(run.name == name for run in list_runs(store))
+    changes = [one for one in compared.changes if not one.is_served_alike and _is_wanted(one.kernel, selection.kernel)]
+    wanted = None if key is None else matching_keys(key, (change.key for change in changes))
     with store.reading() as reading:
         now = dict(environments_of(reading, compared.selection))
         before = dict(environments_of(reading, Selection(runs=(name,)))) if is_run else _stated_by(table)
     shown = [what for what in {**before, **now} if is_run or what in before or what in {"Triton", "packages"}]
     return Comparison(
-        name=name,
+        name=name if is_run else Path(name).name,
         votes=compared.compared_with(),
-        changes=[change for change in compared.changes if not change.is_served_alike],
+        changes=[change for change in changes if wanted is None or change.key in wanted],
         entries=compared.entries,
         environments=[(what, before.get(what, ""), now.get(what, "")) for what in shown],
     )
+
+
+def _is_wanted(kernel: str, asked: str | None) -> bool:
+    return asked is None or matches_kernel(asked, kernel)
 
 
 def _stated_by(table: TunedTable) -> Environments:

@@ -59,7 +59,7 @@ def gather_report(store: Store, selection: Selection, options: ReportOptions | N
         DatabaseError: The database cannot be read.
     """
     options = options or ReportOptions()
-    comparison = None if options.against is None else compare_with(store, options.against, selection)
+    comparison = None if options.against is None else compare_with(store, options.against, selection, options.key)
     with store.reading() as reading:
         election = elect_entries(reading, selection, Policy.MAJORITY, every_choice=True)
         check_packages(election.votes)
@@ -202,9 +202,7 @@ class _Gathering:
             found.append(self._candidate(config, place, votes, by_rank, is_banned=config in banned))
         return tuple(sorted(found, key=_chosen_first))
 
-    def _candidate(
-        self, config: str, place: int | None, votes: int, by_rank: ByRank, *, is_banned: bool
-    ) -> Candidate:
+    def _candidate(self, config: str, place: int | None, votes: int, by_rank: ByRank, *, is_banned: bool) -> Candidate:
         median = median_of_medians(by_rank)
         worked = [one for _, one in sorted(by_rank.items()) if one is not None]
         return Candidate(
@@ -256,5 +254,3 @@ def _filters_text(selection: Selection, key: str | None) -> str:
         "package": ", ".join(f"{name}={version}" for name, version in selection.packages.items()),
     }
     return "; ".join(f"{name} {value}" for name, value in chosen.items() if value)
-
-

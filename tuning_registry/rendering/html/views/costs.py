@@ -33,12 +33,9 @@ def costs_view(report: Report) -> Markup | None:
     return section(
         "costs",
         "What the disagreements cost",
-        [
-            "How much slower the elected config is: for the dissenting ranks, than the config that each of them chose; and "
-            "over all ranks, than the fastest config. ",
-            "The grey band is the noise of the timings: a bar that ends inside it shows no difference. A conflict is a "
-            "choice that differs by more than the noise; in a near-tie, none does.",
-        ],
+        "How much slower the elected config is: for the dissenting ranks, than the config that each of them chose; and over "
+        "all ranks, than the fastest config. The grey band is the noise of the timings: a bar that ends inside it shows no "
+        "difference. A conflict is a choice that differs by more than the noise; in a near-tie, none does.",
         table(
             "Disagreements, the most costly first",
             [
@@ -64,7 +61,9 @@ def _row(one: ReportEntry, number: int, most: float, *, versions: bool) -> Marku
         cell(split_of(one.entry), order=float(one.dissenting) / (one.entry.votes or 1)),
         _cost(one.cost.dissenters if one.cost else None, most),
         _cost(one.fleet, most),
-        element("td", element("code", short_config(best)) if best else None, element("span", advice(one), class_="why")),
+        element(
+            "td", element("code", short_config(best)) if best else None, element("span", advice(one), class_="why")
+        ),
         class_="f",
         data_e=number,
     )

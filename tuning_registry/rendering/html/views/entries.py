@@ -48,7 +48,9 @@ def entries_view(report: Report) -> Markup | None:
         element(
             "div",
             (
-                _entry(one, report.columns, number, is_open=opens and one.verdict != UNANIMOUS, versions=report.is_mixed)
+                _entry(
+                    one, report.columns, number, is_open=opens and one.verdict != UNANIMOUS, versions=report.is_mixed
+                )
                 for number, one in enumerate(report.entries)
             ),
             class_="entries",
@@ -173,8 +175,7 @@ def _candidate(one: Candidate, text: str, ranks: str, fastest_ms: float | None, 
 def _far(candidates: Sequence[Candidate], texts: Mapping[str, str], fastest_ms: float) -> Markup:
     """Candidates that nobody chose and that are far slower than the fastest one, in one row."""
     parts = [
-        f"{texts[one.config]} "
-        + (_failed(one) if one.median_ms is None else f"{one.median_ms / fastest_ms:.2g}×")  # noqa: RUF001
+        f"{texts[one.config]} " + (_failed(one) if one.median_ms is None else f"{one.median_ms / fastest_ms:.2g}×")  # noqa: RUF001
         for one in candidates
     ]
     return element("tr", element("td"), element("td", f"Far slower: {'; '.join(parts)}", colspan=6, class_="far"))

@@ -11,8 +11,7 @@ from tuning_registry.operations.reports.ranks import Rank
 from tuning_registry.rendering.html.markup import Child, Markup, element
 from tuning_registry.rendering.html.svg import BAR_WIDTH
 from tuning_registry.rendering.html.tables import cell, heading, section, table
-from tuning_registry.rendering.html.text import percent
-from tuning_registry.wording import count_of
+from tuning_registry.rendering.html.text import DASH, percent
 
 _MOST_ROWS: Final = 2048
 
@@ -28,11 +27,8 @@ def fleet_view(report: Report) -> Markup | None:
     return section(
         "fleet",
         "The fleet",
-        [
-            "Dissenting votes are those for another config than the elected one. Speed compares a rank's times with the "
-            "median of all ranks for the same config: right of the middle is slower. ",
-            _outliers(report),
-        ],
+        "Dissenting votes are those for another config than the elected one. Speed compares a rank's times with the median "
+        f"of all ranks for the same config: right of the middle is slower. {_outliers(report)}",
         _hosts(ranks),
         element("p", f"Outliers and the {len(shown):,} ranks that dissent most, of {len(ranks):,}.", class_="how")
         if len(shown) < len(ranks)
@@ -47,7 +43,8 @@ def _outliers(report: Report) -> str:
     number = len(report.fleet.outliers)
     if not number:
         return "No rank is an outlier."
-    return f"{count_of(number, 'rank')} {'is' if number == 1 else 'are'} too far from the others to be chance."
+    what = "rank is an outlier" if number == 1 else "ranks are outliers"
+    return f"{number:,} {what}: further from the others than the spread of all ranks explains."
 
 
 def _hosts(ranks: Sequence[Rank]) -> Markup | None:
@@ -68,10 +65,16 @@ def _hosts(ranks: Sequence[Rank]) -> Markup | None:
                 cell(f"{len(members):,}", number=True, order=float(len(members))),
                 _dissent(_share(members), sum(rank.dissenting for rank in members), most),
                 _speed(100 * (statistics.median(ratios) - 1) if ratios else None),
-                cell(_mark(f"{outliers:,}") if outliers else "–", order=float(outliers)),  # noqa: RUF001
+                cell(_mark(f"{outliers:,}") if outliers else DASH, order=float(outliers)),
             )
         )
-    headings = [heading("Host"), heading("Ranks", number=True), heading("Dissenting votes"), heading("Speed against the median"), heading("Outliers")]
+    headings = [
+        heading("Host"),
+        heading("Ranks", number=True),
+        heading("Dissenting votes"),
+        heading("Speed against the median"),
+        heading("Outliers"),
+    ]
     return table("Hosts", headings, rows, class_="sortable")
 
 
@@ -92,7 +95,7 @@ def _ranks(ranks: Sequence[Rank], report: Report) -> Markup:
     headings += [heading("Outlier")] if report.fleet.outliers else []
     rows = []
     for rank in ranks:
-        cells: list[Child] = [element("th", "–" if rank.rank is None else rank.rank, scope="row", class_="num")]  # noqa: RUF001
+        cells: list[Child] = [element("th", DASH if rank.rank is None else rank.rank, scope="row", class_="num")]
         cells += [cell(rank.run)] if several_runs else []
         cells += [cell(rank.host)] if hosts else []
         cells += [cell(rank.device)] if devices else []
@@ -110,10 +113,12 @@ def _mark(text: str) -> Markup:
 
 def _dissent(share: float | None, number: int, most: float) -> Markup:
     if share is None:
-        return cell("–", order=-1.0)  # noqa: RUF001
+        return cell(DASH, order=-1.0)
     width = BAR_WIDTH * share / most if most else 0.0
     bar = element("svg", element("rect", class_="q", y=4, width=f"{max(width, 1):.4g}", height=6), class_="bar")
-    return cell([bar, element("span", element("b", f"{number:,}"), f" ({percent(100 * share)})", class_="fig")], order=share)
+    return cell(
+        [bar, element("span", element("b", f"{number:,}"), f" ({percent(100 * share)})", class_="fig")], order=share
+    )
 
 
 def _speed(slowdown: float | None) -> Markup:
@@ -123,5 +128,9 @@ def _speed(slowdown: float | None) -> Markup:
     x = middle + middle * min(max(slowdown, -most), most) / most
     dot = element("path", class_="o", d=f"M{x:.4g} 7h0")
     bar = element("svg", element("path", class_="mid", d=f"M{middle:g} 1v12"), dot, class_="bar")
-    words = "as the median" if abs(slowdown) < 0.05 else f"{percent(abs(slowdown))} {'slower' if slowdown > 0 else 'faster'}"
+    words = (
+        "as the median"
+        if abs(slowdown) < 0.05
+        else f"{percent(abs(slowdown))} {'slower' if slowdown > 0 else 'faster'}"
+    )
     return cell([bar, element("span", words, class_="fig")], order=slowdown)

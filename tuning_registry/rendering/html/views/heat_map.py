@@ -11,7 +11,7 @@ from tuning_registry.operations.reports.page.report import Column, Report, Repor
 from tuning_registry.rendering.html.markup import Markup, element, join
 from tuning_registry.rendering.html.svg import Grid, legend, share_bar
 from tuning_registry.rendering.html.tables import badge, cell, heading, section, table, table_class
-from tuning_registry.rendering.html.text import named, rank_name, split_of
+from tuning_registry.rendering.html.text import DASH, named, rank_name, split_of
 
 MOST_COLUMNS: Final = 256
 _SHARE_WIDTH: Final = 320
@@ -32,7 +32,11 @@ def heat_map_view(report: Report) -> Markup | None:
     grid = _grid(report.columns)
     most = max(len(one.entry.choices) for one in report.entries)
     names = _names(report.columns, grid)
-    head = heading(_header(report.columns, grid), sorts=False) if grid else heading(element("span", "Share of votes", class_="share"), sorts=False)
+    head = (
+        heading(_header(report.columns, grid), sorts=False)
+        if grid
+        else heading(element("span", "Share of votes", class_="share"), sorts=False)
+    )
     mixed = report.is_mixed
     rows = (_row(one, grid, number, versions=mixed) for number, one in enumerate(report.entries))
     return section(
@@ -85,7 +89,7 @@ def _header(columns: Sequence[Column], grid: Grid) -> Markup:
         count = len(list(members))
         bands.append((" ".join(filter(None, (host, run if several else ""))), start, count))
         start += count
-    labels = ["–" if column.rank is None else str(column.rank) for column in firsts]  # noqa: RUF001
+    labels = [DASH if column.rank is None else str(column.rank) for column in firsts]
     return join("Ranks", grid.header(labels, bands))
 
 

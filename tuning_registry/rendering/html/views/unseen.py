@@ -9,7 +9,7 @@ from tuning_registry.model.names import bare_name
 from tuning_registry.operations.reports.page.report import Report, UnseenKey, UnseenKeys
 from tuning_registry.rendering.html.markup import Child, Markup, element
 from tuning_registry.rendering.html.tables import cell, heading, section, table
-from tuning_registry.rendering.html.text import entry_id, percent, short_key
+from tuning_registry.rendering.html.text import DASH, entry_id, percent, short_key
 from tuning_registry.rules.near_keys import differences
 from tuning_registry.wording import count_of
 
@@ -60,11 +60,15 @@ def _key(kernel: UnseenKeys, key: UnseenKey | None, anchors: Anchors) -> Child:
             cell('the "*" entry'),
         ]
     if key is None:
-        return [cell("–"), cell("–"), cell("–")]  # noqa: RUF001
-    missed = element("span", f" missed by {count_of(key.missed_by, 'rank')}", class_="v conflict") if key.missed_by else None
+        return [cell(DASH), cell(DASH), cell(DASH)]
+    missed = (
+        element("span", f"missed by {count_of(key.missed_by, 'rank')}", class_="v conflict") if key.missed_by else None
+    )
     return [
-        element("td", element("span", short_key(key.key), class_="k"), missed),
-        element("td", element("code", short_config(key.config)) if key.config else "the candidate with the lowest estimate"),
+        element("td", element("span", short_key(key.key), class_="k"), " ", missed),
+        element(
+            "td", element("code", short_config(key.config)) if key.config else "the candidate with the lowest estimate"
+        ),
         element("td", _nearest(key, anchors.get((kernel.arch, kernel.kernel, key.nearest)))),
     ]
 

@@ -44,7 +44,9 @@ def _summary(report: Report) -> str:
     timed = sum(one.fleet is not None for one in report.entries)
     cost = "Pin one table, and all ranks launch the same configs. " if report.disagreements else ""
     if report.is_mixed:
-        cost = "Some keys appear twice: their votes come from several architectures or versions, which never mix. " + cost
+        cost = (
+            "Some keys appear twice: their votes come from several architectures or versions, which never mix. " + cost
+        )
     if not timed:
         return cost + "There are no timings, so nothing is known about the cost."
     if not slower:
@@ -144,7 +146,12 @@ def _unseen(report: Report, checked: list[float]) -> Child:
         else ""
     )
     kernels = count_of(len(report.unseen), "kernel")
-    return ["The rule for unseen keys chooses from near recorded keys. ", element("a", f"Examples for {kernels}", href="#unseen"), ".", tested]
+    return [
+        "The rule for unseen keys chooses from near recorded keys. ",
+        element("a", f"Examples for {kernels}", href="#unseen"),
+        ".",
+        tested,
+    ]
 
 
 def _slowest_first(one: ReportEntry) -> float:
