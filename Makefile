@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 TRITONS ?= 3.2.0 3.9.0
 TORCH ?= 2.13.0
 
-.PHONY: demo test test-core test-runtime test-trackers check docs bench tables clean
+.PHONY: demo test test-core test-runtime test-trackers check docs bench picture tables clean
 
 # One stamp per set of packages; `pip install --group` needs pip 25.1.
 $(VENV)/.base: pyproject.toml
@@ -30,7 +30,8 @@ $(VENV)/.check: $(VENV)/.test
 	@touch $@
 
 demo: $(VENV)/.base
-	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
+	@mkdir -p build
+	DEMO_REPORT=build/report.html PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
 test: test-core test-runtime test-trackers
 
@@ -90,6 +91,10 @@ docs: $(VENV)-docs/.docs
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/bench_ingest.py $(ARGS)
+
+# The picture in the README, which needs Chromium.
+picture: $(VENV)/.test
+	$(BIN)/python docs/_build/picture.py docs/assets/report.png
 
 # The table that ships with the package, made by the pipeline from the recordings in examples/.
 tables: $(VENV)/.base

@@ -22,6 +22,7 @@ _LANES: Final = 8  # dots of one candidate lie in so many lanes
 _DOT: Final = 8  # pixels; a dot hides most of a shorter line
 BAR_WIDTH: Final = 120
 _ROW_HEIGHT: Final = 16
+_HOST_LETTER: Final = 7  # pixels of a letter in a host's name, at most
 _STEPS: Final = ((16, 22), (32, 16), (64, 10), (128, 6))  # up to so many columns, each is so many pixels wide
 
 
@@ -178,24 +179,20 @@ class Grid:
             labels: One per column; shown where there is room for letters.
             bands: Name, first column and number of columns of each host or run.
         """
-        drawn: list[Markup | None] = []
-        for number, (name, first, count) in enumerate(bands if any(name for name, *_ in bands) else ()):
+        drawn: list[Markup] = []
+        height = 16 if any(name for name, *_ in bands) else 0
+        for number, (name, first, count) in enumerate(bands if height else ()):
             x, width = first * self.step, count * self.step - 1
-            drawn.append(
-                element(
-                    "g",
-                    element("title", name),
-                    element("rect", class_=f"band{number % 2}", x=x, width=width, height=15),
-                )
-            )
-            if name and width >= 7 * len(name):
+            band = element("rect", class_=f"band{number % 2}", x=x, width=width, height=height - 1)
+            drawn.append(element("g", element("title", name), band))
+            if name and width >= _HOST_LETTER * len(name):
                 drawn.append(element("text", name, class_="host", x=x + 3, y=11))
         if self.has_letters:
             drawn += [
-                element("text", label, x=number * self.step + self.step // 2, y=28)
+                element("text", label, x=number * self.step + self.step // 2, y=height + 12)
                 for number, label in enumerate(labels)
             ]
-        return element("svg", drawn, class_="h head", width=self.width, height=32, aria_hidden="true")
+        return element("svg", drawn, class_="h head", width=self.width, height=height + 16, aria_hidden="true")
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import H200, Cli, config, version_2, write_ranks, write_recording
+from tests.conftest import H200, Cli, config, version_2, write_recording
 from tests.helpers import take
 from tuning_registry import Registry
 from tuning_registry.db.store import Store

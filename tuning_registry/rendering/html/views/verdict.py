@@ -95,7 +95,7 @@ def _answers(report: Report) -> Iterator[tuple[str, Child]]:
         yield "Outliers", element("a", _outliers(report.fleet.outliers), href="#fleet")
     checked = [value for kernel in report.unseen for value in kernel.left_out]
     if report.unseen:
-        yield "A key that nobody recorded", _unseen(report, checked)
+        yield "What an unseen key gets", _unseen(report, checked)
 
 
 def _worst(one: ReportEntry) -> Child:
@@ -115,7 +115,7 @@ def _entries(found: list[ReportEntry], note: object) -> Child:
     for number, one in enumerate(found[:_SHOWN]):
         parts += ["; " if number else None, named(one.entry), f" ({note(one)})" if callable(note) else None]
     more = len(found) - _SHOWN
-    return [parts, f"; and {more:,} more" if more > 0 else None]
+    return [parts, ["; ", element("a", f"and {more:,} more", href="#heat-map")] if more > 0 else None]
 
 
 def _ranks(ranks: list[Rank]) -> str:
