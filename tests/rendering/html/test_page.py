@@ -101,6 +101,18 @@ def test_without_hosts_many_ranks_are_one_bar(tmp_path: Path) -> None:
     ]
 
 
+def test_a_page_of_very_many_entries_says_what_it_leaves_out(tmp_path: Path) -> None:
+    keys = {f"M={number}": config() for number in range(2100)}
+    for rank in range(2):
+        votes = {"sm90": {"k": keys | ({"M=2099": config(B=8)} if rank else {})}}
+        write_recording(tmp_path / f"rec.rank{rank}.json", votes)
+    page = render_page(gather_report(ingest_in_memory([str(tmp_path)]), Selection()), DAY)
+    assert "1 of 2,100 entries disagrees" in page
+    assert "the 2,000 entries with the largest share of dissenting votes, of 2,100" in page
+    assert page.count("<details") == 2000
+    assert page.count("M=2099</span>") > 1
+
+
 def test_a_row_of_the_heat_map_merges_neighbours_and_leaves_out_who_did_not_vote() -> None:
     grid = Grid([[number] for number in range(6)])
     row = grid.row(bytes([1, 1, 2, 0, 1, 3]))

@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Final
 
@@ -35,6 +36,7 @@ _VIEWS: Final[Sequence[tuple[str, str, View]]] = (
     ("Unseen keys", "unseen", unseen_view),
     ("Changes", "changes", changes_view),
 )
+_MOST_ENTRIES: Final = 2_000  # a page of more would take a browser minutes
 _VERDICTS: Final = (CONFLICT, NEAR_TIE, NOT_TIMED, UNANIMOUS)
 
 
@@ -45,8 +47,9 @@ def render_page(report: Report, made_at: dt.datetime) -> str:
         report: What to show.
         made_at: Aware time that the page states.
     """
-    shown = [(name, anchor, view(report)) for name, anchor, view in _VIEWS]
-    there = [(name, anchor, content) for name, anchor, content in shown if content is not None]
+    shown = replace(report, entries=report.entries[:_MOST_ENTRIES])
+    made = [(name, anchor, view(report if view is verdict_view else shown)) for name, anchor, view in _VIEWS]
+    there = [(name, anchor, content) for name, anchor, content in made if content is not None]
     title = f"Autotune report: {report.source}" if report.source else "Autotune report"
     return _document(
         title,
@@ -57,7 +60,14 @@ def render_page(report: Report, made_at: dt.datetime) -> str:
             element("nav", (element("a", name, href=f"#{anchor}") for name, anchor, _ in there), aria_label="Views"),
             element("button", "◐ Theme", type="button", id="theme"),
         ),
-        element("main", there[0][2], _filters(report), (content for *_, content in there[1:]), _origin(report)),
+        element(
+            "main",
+            there[0][2],
+            _left_out(len(report.entries)),
+            _filters(shown),
+            (content for *_, content in there[1:]),
+            _origin(report),
+        ),
         element("footer", _made(report, made_at)),
     )
 
@@ -90,6 +100,16 @@ def _asset(name: str) -> Markup:
 def _source(text: str) -> str:
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
+
+
+def _left_out(entries: int) -> Markup | None:
+    if entries <= _MOST_ENTRIES:
+        return None
+    text = (
+        f"The views below have the {_MOST_ENTRIES:,} entries with the largest share of dissenting votes, of {entries:,}. "
+        "To see others, narrow the report with --kernel or --key."
+    )
+    return element("p", text, class_="lead")
 
 
 def _filters(report: Report) -> Markup:

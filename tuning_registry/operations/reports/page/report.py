@@ -139,7 +139,7 @@ class UnseenKeys:
         any_key: The config of the `*` entry, which serves every key; None if there is none.
         keys: Missed keys, then examples.
         left_out: Of recorded keys, each treated as if nobody had recorded it: how much slower, in percent, the rule's
-            choice is there than the fastest config. Empty without timings of two keys.
+            choice is there than the fastest config. Empty without timings of two keys, or with more than 500 keys.
     """
 
     arch: str

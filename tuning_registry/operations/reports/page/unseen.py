@@ -15,7 +15,8 @@ from tuning_registry.operations.reports.page.report import UnseenKey, UnseenKeys
 from tuning_registry.rules.nearest import RecordedKeys
 
 _MOST_MISSED: Final = 20  # missed keys of one kernel that a page shows
-_MOST_LEFT_OUT: Final = 16  # recorded keys of one kernel that are left out in turn
+_MOST_LEFT_OUT: Final = 8  # recorded keys of one kernel that are left out in turn
+_MOST_TESTED: Final = 500  # recorded keys up to which a kernel is tested: each test prepares all of them
 _SIZE: Final = re.compile(r"([^=\\]+)=([1-9][0-9]{0,9})")
 
 
@@ -102,10 +103,10 @@ def _leave_out(
 ) -> tuple[float, ...]:
     """How much slower than the fastest config the rule's choice is, for recorded keys that are left out in turn."""
     keys = sorted(slowdowns.keys() - {ANY_KEY})
-    if len(keys) < 2:
+    if not 2 <= len(keys) <= _MOST_TESTED:
         return ()
     found = []
-    for key in keys[:_MOST_LEFT_OUT]:
+    for key in keys[:: -(-len(keys) // _MOST_LEFT_OUT)]:
         others = {other: text for other, text in winners.items() if other != key}
         live = [text for text in candidates if slowdowns[key].get(text, -1) >= 0]
         ranking = RecordedKeys(others, {other: slowdowns[other] for other in keys if other != key}).rank(key, live)

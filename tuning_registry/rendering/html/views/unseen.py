@@ -33,7 +33,8 @@ def unseen_view(report: Report) -> Markup | None:
         "What an unseen key gets",
         "The rule for unseen keys (nearest) weighs how each config did on the nearest recorded keys, and tries the config of "
         "least expected cost first. Missed keys come first; the others are examples. The last column tests the rule: it "
-        "leaves out each recorded key and compares its choice there with the fastest config.",
+        "leaves out up to 8 recorded keys in turn and compares its choice there with the fastest config; it takes two keys with "
+        "timings.",
         table("What keys that nobody recorded get", headings, (_rows(kernel, anchors) for kernel in report.unseen)),
     )
 
@@ -83,5 +84,5 @@ def _nearest(key: UnseenKey, anchor: str | None) -> Child:
 
 def _tested(left_out: tuple[float, ...]) -> str:
     if not left_out:
-        return "one key, or no timings"
+        return "not tested"
     return f"{percent(sum(left_out) / len(left_out))} slower on average, {percent(max(left_out), 0)} at worst"
