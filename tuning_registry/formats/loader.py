@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tuning_registry.errors import RegistryError
-from tuning_registry.formats.table import EXTRA, TunedTable, read_table
+from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.locations import TABLE_PATH_VARIABLE, user_table_folder
 from tuning_registry.log import warn
 from tuning_registry.model.names import is_known_arch, normal_arch

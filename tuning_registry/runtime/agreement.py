@@ -14,7 +14,8 @@ from tuning_registry.log import warn
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.names import ranks_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
-from tuning_registry.runtime.control import active_session, policy_changes
+from tuning_registry.runtime.control import active_policy, active_session, policy_changes
+from tuning_registry.runtime.guard import warn_once
 from tuning_registry.runtime.job.collectives import Group, all_gather_bytes, all_gather_numbers, current_group
 from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.known_choices import (
@@ -235,6 +236,10 @@ def _report(where: Group, known: KnownChoices, result: Agreement, *, is_speaker:
         if known.is_first(("other code", kernel)):
             warn("ranks launched different code under the name %s, so their configs of it were not compared: the source of "
                  "the function differs. Do they run the same version of its package?", kernel)  # fmt: skip
-    for disagreement in result.disagreements:
-        if known.is_first((disagreement.arch, disagreement.kernel, disagreement.key)):
-            warn("ranks disagree on %s", disagreement)
+    news = [one for one in result.disagreements if known.is_first((one.arch, one.kernel, one.key))]
+    for disagreement in news:
+        warn("ranks disagree on %s", disagreement)
+    policy = active_policy()
+    if news and policy is not None and policy.on_miss == "tune":
+        warn_once("tune", "on_miss is tune, so each rank times the keys that the table does not have; pin these keys, or choose "
+                  "another on_miss, if ranks must agree")  # fmt: skip

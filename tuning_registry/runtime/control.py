@@ -227,6 +227,8 @@ def _start(policy: AutotunePolicy, *, suspends: bool = False, is_open: bool = Fa
         _switch(session, adapter, suspends=suspends)
         _hook_exit()
     guarded("logging the start", log_start, policy, session.tables)
+    if session.pins:
+        guarded("preparing recorded keys", session.tables.put_to_work)
     return before
 
 

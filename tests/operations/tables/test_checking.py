@@ -163,8 +163,11 @@ def test_check_compares_the_header_with_the_votes(store: Store, tmp_path: Path, 
     for log in (False, True):
         table = exported(store, log=log)
         assert verdict(store, table).problems == []
-        (problem,) = verdict(store, edited(table, **changes)).problems
+        *edits, problem = verdict(store, edited(table, **changes)).problems
         assert problem.startswith(said)
+        assert [edit.partition(",")[0][:42] for edit in edits] == (
+            ["edited: its bans and evidence give the sele"[:42]] if "our_overrides" in changes else []
+        )
 
 
 def test_check_compares_the_header_with_the_log(store: Store, tmp_path: Path) -> None:

@@ -8,7 +8,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db.queries.selected import counting_recordings
-from tuning_registry.db.schema import CURRENT, NO_RANK, environments, recorded_runs, recording_archs, recordings
+from tuning_registry.db.schema import (
+    CURRENT,
+    NO_RANK,
+    environments,
+    hardware,
+    recorded_runs,
+    recording_archs,
+    recordings,
+)
 from tuning_registry.model.selection import Selection
 
 
@@ -42,6 +50,18 @@ def facts(selection: Selection) -> sa.Select[Any]:
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .join(environments, environments.c.id == recordings.c.environment_id)
         .order_by(recordings.c.id)
+    )
+
+
+def hardware_of(selection: Selection) -> sa.Select[Any]:
+    """Which hardware do the counting recordings state? One row per set of properties, without ids."""
+    counting = counting_recordings(selection).subquery("counting")
+    columns = [column for column in hardware.c if column.name not in {"id", "digest"}]
+    return (
+        sa.select(*columns)
+        .join(recordings, recordings.c.hardware_id == hardware.c.id)
+        .join(counting, counting.c.id == recordings.c.id)
+        .distinct()
     )
 
 

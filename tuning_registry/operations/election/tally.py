@@ -21,7 +21,9 @@ from tuning_registry.operations.mixed_code import Sources
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.wording import count_of, list_some
 
-PINNED: Final = "pin"  # in `Winner.decided_by`, next to the policies
+# In `Winner.decided_by`, next to the policies.
+PINNED: Final = "pin"
+TIE_BY_TIME: Final = "majority, tie by time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +133,7 @@ class Winner(EntryVotes):
     """An entry with the config that it gets: the first of its choices.
 
     Attributes:
-        decided_by: The policy, or `pin`.
+        decided_by: The policy; `majority, tie by time`; or `pin`.
         banned: Number of chosen configs that a ban keeps from being elected.
         stale: Number of recordings that chose from other candidates than the newest one (`VotesByShape.stale`).
     """

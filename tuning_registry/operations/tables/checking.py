@@ -107,8 +107,17 @@ def _digest_findings(table: TunedTable) -> tuple[list[str], list[str]]:
     if stated is None:
         return [], ["the table states no digest, so edits cannot be detected"]
     if stated == table.digest:
-        return [], []
+        return _selection_findings(table), []
     return [f"edited: its entries have the digest {table.digest[:16]}, but it states {printable(stated[:16])}"], []
+
+
+def _selection_findings(table: TunedTable) -> list[str]:
+    """Problems: bans or evidence that were edited."""
+    stated = stated_digest(table, "selection_digest") or table.digest
+    if stated == table.selection_digest:
+        return []
+    found = table.selection_digest[:16]
+    return [f"edited: its bans and evidence give the selection digest {found}, but it states {printable(stated[:16])}"]
 
 
 def _expired(store: Store, table: TunedTable, today: str) -> list[str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from tuning_registry.db.store import Store
 from tuning_registry.errors import printable
-from tuning_registry.formats.table import EXTRA, TunedTable
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.canonical import dump_json
-from tuning_registry.operations.tables.export_log import ExportRecord, list_exports
+from tuning_registry.operations.tables.export_log import ExportRecord, exports_of
+from tuning_registry.rules.table_diff import evidence_change
 from tuning_registry.wording import count_of
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _FROM_VERSIONS: Final = ("triton", "packages")
 _SHOWN: Final = 100  # characters of a value in a message
 _ABSENT: Final = object()
@@ -44,9 +44,11 @@ def check_header(store: Store, table: TunedTable, new: TunedTable) -> tuple[list
         problems.append(_unlogged(ours, logged[0]))
     if _origin(ours) != _origin(theirs):
         return problems, [] if logged else [_other_votes(ours, theirs)]
-    rest = sorted({*ours, *theirs} - {"overrides", "digest", "selection_digest"})
+    rest = sorted({*ours, *theirs} - {"overrides", "evidence", "digest", "selection_digest"})
     problems += _differences({"source": stated.get("source", _ABSENT)}, now)
     problems += _differences({name: ours.get(name, _ABSENT) for name in rest}, theirs)
+    evidence = evidence_change(table, new)
+    problems += [f"header: {evidence}"] if evidence else []
     return problems, []
 
 
@@ -61,9 +63,8 @@ def _differences(stated: Mapping[str, Any], now: Mapping[str, Any], *, whole: bo
 
 
 def _logged(store: Store, table: TunedTable) -> list[ExportRecord]:
-    """The exports of a table with these entries."""
-    digest = table.digest
-    return list_exports(store, digest, table.arch) if _DIGEST.fullmatch(digest) else []
+    """The exports of a table that makes these choices."""
+    return exports_of(store, table.arch, (table.selection_digest, table.digest))
 
 
 def _origin(ours: Mapping[str, Any]) -> tuple[Any, Any]:
