@@ -26,6 +26,7 @@ from tuning_registry.runtime.triton.fastpath import (
 from tuning_registry.runtime.triton.keys import Call, kernel_name
 from tuning_registry.runtime.triton.patches import ListenerSlot, Patches, has_listener, tells_listener
 from tuning_registry.runtime.triton.pruning import PROBE, ask_pruning
+from tuning_registry.runtime.triton.shortcuts import Shortcuts
 from tuning_registry.runtime.triton.watch import SINGLE, Handler, Launch, Watch
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
 
@@ -53,6 +54,7 @@ class Adapter:
         self._at_first = at_first
         self.patches = Patches(self._class)
         self.attribute = f"{ATTRIBUTE}{next(_numbers)}"
+        self._shortcuts = Shortcuts(self.attribute)
         self._watch = Watch(handler)
         self._gives_way = _errors_before_launch()
         knobs = _autotuning_knobs()
@@ -90,6 +92,7 @@ class Adapter:
         """
         self._successor = successor
         self._attached = False
+        self._shortcuts.take_out()
         self.patches.take_out(None if successor is None else successor.patches)
         if self._slot is not None:
             self._slot.take_out()
@@ -161,6 +164,9 @@ class Adapter:
             candidate = launch.candidate
             pin = LEFT_TO_TRITON if candidate is None else (candidate, candidate.all_kwargs())
             guarded("keeping a pin", remember, self._pins_of(call.autotuner), call, pin)
+            guarded("shortening a launch", self._shortcuts.put_in, type(call.autotuner))
+            if not self._attached:  # another policy has come meanwhile
+                self._shortcuts.take_out()
 
     def _pins_of(self, autotuner: Any) -> Pins:
         pins: Pins | None = vars(autotuner).get(self.attribute)
