@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from typing import Final, TypeVar
 
 from tuning_registry.db.reading import Reading
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.shares import Shares
 from tuning_registry.operations.election.tally import PINNED, ConfigVotes, EntryVotes, Winner, entries_of, winners_of
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.operations.overrides import read_overrides
 from tuning_registry.rules.evidence import Policy, elect
 from tuning_registry.rules.overrides import Overrides
 
+E = TypeVar("E", bound=EntryVotes)
+_NAMES: Final = ("arch", "kernel", "key", "triton", "package", "version")
 _ENTRY_FIELDS = [field.name for field in fields(EntryVotes)]
 
 
@@ -27,6 +31,7 @@ class Election:
         undecided: Entries that the timings could not decide and that fell back to the majority.
         overrides: The overrides in force for the selection's arch and kernel.
         votes: The votes and timings, for further questions.
+        shares: The entries that ranks timed in shares.
     """
 
     entries: list[Winner]
@@ -34,6 +39,7 @@ class Election:
     undecided: int
     overrides: Overrides
     votes: VotesByShape
+    shares: Shares
 
     @property
     def every_entry(self) -> list[EntryVotes]:
@@ -57,26 +63,30 @@ def elect_entries(
     """
     policy = Policy(policy)
     votes = VotesByShape(reading, selection)
+    shares = Shares(votes)
     overrides = read_overrides(reading, selection.arch, selection.kernel)
     if policy is Policy.MAJORITY and not overrides and not every_choice:
         winners = winners_of(votes.winners())
-        return Election(entries=winners, left_out=[], undecided=0, overrides=overrides, votes=votes)
+        return Election(entries=winners, left_out=[], undecided=0, overrides=overrides, votes=votes, shares=shares)
     elected: list[Winner] = []
     left_out: list[EntryVotes] = []
     undecided = 0
-    for entry in entries_of(votes.choices):
-        winner, was_decided = _elect_one(entry, overrides, policy, votes)
+    entries = entries_of(votes.choices)
+    for entry in entries if policy is Policy.MAJORITY else _with_shared(entries, shares):
+        winner, was_decided = _elect_one(entry, overrides, policy, votes, in_shares=entry.shape in shares)
         undecided += not was_decided
         if winner is None:
             left_out.append(entry)
         else:
             elected.append(winner)
     entries = _with_pins(elected, left_out, overrides)
-    return Election(entries=entries, left_out=left_out, undecided=undecided, overrides=overrides, votes=votes)
+    return Election(
+        entries=entries, left_out=left_out, undecided=undecided, overrides=overrides, votes=votes, shares=shares
+    )
 
 
 def _elect_one(
-    entry: EntryVotes, overrides: Overrides, policy: Policy, votes: VotesByShape
+    entry: EntryVotes, overrides: Overrides, policy: Policy, votes: VotesByShape, *, in_shares: bool
 ) -> tuple[Winner | None, bool]:
     """The entry with its elected config, None if every config is banned; and whether the policy could decide."""
     banned = overrides.banned(entry.arch, entry.kernel, entry.key)
@@ -84,7 +94,9 @@ def _elect_one(
     pin = overrides.pin(entry.arch, entry.kernel, entry.key)
     if pin is not None:
         return _with_winner(entry, pin.config, allowed, PINNED), True
-    timed = None if policy is Policy.MAJORITY else elect(policy, votes.timings_by_config(entry.shape), banned)
+    timed = None
+    if policy is not Policy.MAJORITY:
+        timed = elect(policy, votes.timings_by_config(entry.shape), banned, in_shares=in_shares)
     was_decided = policy is Policy.MAJORITY or timed is not None
     if timed is not None:
         return _with_winner(entry, timed, allowed, policy), was_decided
@@ -107,6 +119,17 @@ def _with_winner(entry: EntryVotes, config: str, allowed: Sequence[ConfigVotes],
     })  # fmt: skip
 
 
+def _with_shared(entries: Sequence[EntryVotes], shares: Shares) -> list[EntryVotes]:
+    """The entries that have votes, and those without that ranks timed in shares."""
+    voted = {entry.shape for entry in entries}
+    added = [
+        EntryVotes(**dict(zip(_NAMES, (shape[0], shape[1], key, *shape[3:]), strict=True)))
+        for shape, key in shares
+        if shape not in voted
+    ]
+    return in_order([*entries, *added])
+
+
 def _with_pins(elected: list[Winner], left_out: list[EntryVotes], overrides: Overrides) -> list[Winner]:
     """The elected entries and the pins of keys without votes, `*` included."""
     if not elected and not left_out:
@@ -121,4 +144,9 @@ def _with_pins(elected: list[Winner], left_out: list[EntryVotes], overrides: Ove
     ]
     if not added:
         return elected
-    return sorted([*elected, *added], key=lambda e: (e.arch.encode(), e.kernel.encode(), e.key.encode(), e.group))
+    return in_order([*elected, *added])
+
+
+def in_order(entries: Iterable[E]) -> list[E]:
+    """Entries by arch, kernel and key, compared byte by byte, then by version group."""
+    return sorted(entries, key=lambda e: (e.arch.encode(), e.kernel.encode(), e.key.encode(), e.group))
