@@ -28,8 +28,8 @@ def share_of(place: int, places: int, kernel: str, key: str, wanted: Iterable[tu
     start = int(text_digest(f"{kernel}\n{lookup_key(key)}")[:8], 16)
     mine: list[str] = []
     dealt = 0
-    for text, copies in sorted(wanted):
-        copies = min(copies, places)
+    for text, count in sorted(wanted):
+        copies = min(count, places)
         if (place - start - dealt) % places < copies:
             mine.append(text)
         dealt += copies

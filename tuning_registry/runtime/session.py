@@ -21,8 +21,8 @@ from tuning_registry.runtime.summary import log_end
 from tuning_registry.runtime.triton import coverage, watch
 from tuning_registry.runtime.triton.adapter import Adapter, current_target
 from tuning_registry.runtime.triton.coverage import Coverage, CoverageReport
-from tuning_registry.runtime.triton.share import SHARE, Share
 from tuning_registry.runtime.triton.keys import Call, is_interpreted
+from tuning_registry.runtime.triton.share import SHARE, Share
 
 if TYPE_CHECKING:
     from tuning_registry.runtime.recording.recorder import Recorder

@@ -13,8 +13,8 @@ from tuning_registry.errors import FormatError, printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import lookup_key
-from tuning_registry.model.selection import MISSING
 from tuning_registry.model.results import Result
+from tuning_registry.model.selection import MISSING
 from tuning_registry.model.shares import EXTRA, decode_candidates
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape
 

@@ -38,8 +38,8 @@ from tuning_registry.runtime.recording.identity import Identity
 from tuning_registry.runtime.recording.notes import Entry, Notes
 from tuning_registry.runtime.recording.owners import Owners, is_importable
 from tuning_registry.runtime.recording.recording_file import RecordingFile
-from tuning_registry.runtime.recording.split import Split, earlier_recordings
 from tuning_registry.runtime.recording.sink import RETRY_BUDGET_S, write_with_retries
+from tuning_registry.runtime.recording.split import Split, earlier_recordings
 from tuning_registry.runtime.recording.tunings import REASONS, differ_in_hooks, texts_of, timings_of
 from tuning_registry.runtime.triton.keys import source_hash
 from tuning_registry.runtime.triton.share import Share
