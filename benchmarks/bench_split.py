@@ -57,7 +57,7 @@ def work() -> dict[str, Any]:
     torch.manual_seed(0)
     torch.zeros(1, device="cuda")
     start = time.perf_counter()
-    for width in (64, 128, 256):
+    for width in (64, 256):
         x = torch.randn(1024, 8, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
         l2norm(x).backward(torch.randn_like(x))
         weight = torch.ones(width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
