@@ -18,7 +18,7 @@ FULL = {
     "on_miss": "error", "block_sizes": {"BLOCK_M": 64, "pkg.kernel": {"BLOCK_N": 32}}, "config_invariant": ("a.b", "c"),
     "verify_every": 10, "verify_strict": True, "enumerate_autotuners": True, "chaos": True, "run": "job", "source": "s",
     "arch": "sm90", "expect_digest": "0123456789abcdef", "check_launches": True,
-    "module_names": ("scan_*=pkg.scan",),
+    "module_names": ("scan_*=pkg.scan",), "split": 8, "split_repeats": 1,
 }  # fmt: skip
 
 

@@ -199,8 +199,6 @@ class AutotunePolicy:
                 raise fault.under(declared.name) from None
         if self.mode == "record" and self.record_path is None:
             raise FormatError("mode 'record' requires a record path", ("record_path",))
-        if self.split is not None and self.mode not in {None, "record", "off"}:
-            raise FormatError(f"only mode 'record' shares work, and the mode is {self.mode!r}", ("split",))
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> AutotunePolicy:
