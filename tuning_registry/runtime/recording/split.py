@@ -119,7 +119,7 @@ def earlier_recordings(prefix: Path, run: str, attempt: int | None) -> Iterator[
         attempt: How often it was restarted.
     """
     began, count = time.monotonic(), 0
-    files = guarded("looking for earlier recordings", _files, prefix) or []
+    files = (guarded("looking for earlier recordings", _files, prefix) or []) if prefix.parent.is_dir() else []
     for file in files:
         if time.monotonic() - began > _PATIENCE_S:
             warn("split: reading earlier recordings takes too long; %d of %s were used, and more may be timed again", count,
