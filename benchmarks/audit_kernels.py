@@ -29,7 +29,9 @@ def matmul(a, b, c, m, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for start in range(0, k, BLOCK_K):
         inner = start + tl.arange(0, BLOCK_K)
-        left = tl.load(a + rows[:, None] * k + inner[None, :], mask=(rows[:, None] < m) & (inner[None, :] < k), other=0.0)
+        left = tl.load(
+            a + rows[:, None] * k + inner[None, :], mask=(rows[:, None] < m) & (inner[None, :] < k), other=0.0
+        )
         right = tl.load(b + inner[:, None] * n + columns[None, :],
                         mask=(inner[:, None] < k) & (columns[None, :] < n), other=0.0)  # fmt: skip
         total += tl.dot(left, right)

@@ -237,22 +237,23 @@ def _save(folder: Path, results: dict[str, Any]) -> None:
 
 
 def report(results: dict[str, Any]) -> str:
-    lines = []
-    for name in ("own-plain", "own-audited", "fla-plain", "fla-audited"):
-        lines.append(f"{name}: {json.dumps(results[name])[:600]}")
-    lines.append(f"time of an audited recording: own x {results['own-time-ratio']}, fla x {results['fla-time-ratio']}")
-    lines.append(f"losses of the training equal bit by bit: {results['training-equal']}")
-    lines.append(f"seeded: {json.dumps(results['seeded-compared'])}")
+    lines = [
+        *(f"{n}: {json.dumps(results[n])[:600]}" for n in ("own-plain", "own-audited", "fla-plain", "fla-audited")),
+        f"time of an audited recording: own x {results['own-time-ratio']}, fla x {results['fla-time-ratio']}",
+        f"losses of the training equal bit by bit: {results['training-equal']}",
+        f"seeded: {json.dumps(results['seeded-compared'])}",
+    ]
     for part in ("own-found", "fla-found"):
         lines.append(f"{part}: candidates, classes, largest class, failed, unstable, outside, largest difference")
-        for name, ranks in results[part].items():
-            for found in ranks.values():
-                lines.append(
-                    f"  {name}: " + (f"skipped: {found['skipped']}" if found["skipped"] else
-                    f"{found['candidates']}, {found['classes']}, {found['largest_class']}, {found['failed']}, "
-                    f"{len(found['unstable'])}, {len(found['outside'])}, {found['largest_difference']}")
-                )  # fmt: skip
+        lines += [f"  {name}: {_line(one)}" for name, ranks in results[part].items() for one in ranks.values()]
     return "\n".join(lines)
+
+
+def _line(found: dict[str, Any]) -> str:
+    if found["skipped"]:
+        return f"skipped: {found['skipped']}"
+    counts = [found["candidates"], found["classes"], found["largest_class"], found["failed"]]
+    return ", ".join(map(str, [*counts, len(found["unstable"]), len(found["outside"]), found["largest_difference"]]))
 
 
 def main() -> None:

@@ -95,7 +95,9 @@ def _entry(value: object, configs: list[str]) -> AuditedEntry:
 
 def _candidate(row: object, configs: list[str], place: int) -> AuditedCandidate:
     if not isinstance(row, list) or len(row) != 4:
-        raise FormatError(f"expected [config, digest, difference, flags], found {describe(row)}", ("results", str(place)))
+        raise FormatError(
+            f"expected [config, digest, difference, flags], found {describe(row)}", ("results", str(place))
+        )
     number, digest, difference, flags = row
     if type(number) is not int or not 0 <= number < len(configs) or type(flags) is not int:
         raise FormatError("expected the number of a config, and flags as an integer", ("results", str(place)))

@@ -1,5 +1,7 @@
 """What candidates of an audited call find in their copies, and what the job finds afterwards."""
 
+# ruff: noqa: N803 - arguments are named as Triton passes them
+
 # mypy: disable-error-code="import-untyped, import-not-found"
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402  # likewise
+
 from tests.runtime.audit.helpers import classes, kernel, recorded, sizes  # noqa: E402  # what needs torch waits for it
 from tests.runtime.fakes import Timer  # noqa: E402  # likewise
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402  # likewise
 
 
 class Seen:
@@ -26,7 +29,7 @@ class Seen:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, Any]] = []
 
-    def __call__(self, x: Any, y: Any, M: Any, **_: Any) -> None:
+    def __call__(self, x: Any, y: Any, *_: Any, **__: Any) -> None:
         self.calls.append((x, y))
 
 
@@ -116,7 +119,7 @@ def plain(folder: Path, made: Any, *args: Any) -> None:
 
 
 def test_modes_of_the_job_see_nothing_of_an_audit(tmp_path: Path) -> None:
-    class Counting(TorchDispatchMode):
+    class Counting(TorchDispatchMode):  # type: ignore[misc]
         operations: list[str] = []  # noqa: RUF012 - of one test
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -176,4 +179,6 @@ def test_inputs_state_everything_that_is_passed(tmp_path: Path) -> None:
     found = [recorded(tmp_path, quiet(Seen()), *args, name=str(n)).inputs for n, args in enumerate(variants)]
     assert len(set(found)) == len(variants)
     assert recorded(tmp_path, quiet(Seen()), x.clone(), y.clone(), 16, name="again").inputs == found[0]
-    assert sizes(recorded(tmp_path, quiet(Seen()), x, y, 16, name="last"), "failed") == dict.fromkeys((128, 64, 32), False)
+    assert sizes(recorded(tmp_path, quiet(Seen()), x, y, 16, name="last"), "failed") == dict.fromkeys(
+        (128, 64, 32), False
+    )

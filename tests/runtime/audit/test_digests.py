@@ -81,5 +81,7 @@ def test_differences_are_relative_to_the_larger_number_or_to_the_size_of_all(
     for chunk in (1, 1 << 19):
         monkeypatch.setattr(comparison, "_CHUNK", chunk)
         pair = torch.tensor(mine, dtype=torch.float64), torch.tensor(other, dtype=torch.float64)
-        found = comparison.relative_difference(*pair, lambda start, stop: torch.full((stop - start,), 5.0, dtype=torch.float64))
+        found = comparison.relative_difference(
+            *pair, lambda start, stop: torch.full((stop - start,), 5.0, dtype=torch.float64)
+        )
         assert found == pytest.approx(difference, rel=1e-12)

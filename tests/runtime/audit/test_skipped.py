@@ -1,9 +1,11 @@
 """Calls that are not audited, with the reason; the job's launch happens in any case."""
 
+
 # mypy: disable-error-code="import-untyped, import-not-found"
 
 from __future__ import annotations
 
+import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from tests.runtime.audit.helpers import kernel, recorded  # noqa: E402  # what n
 from tests.runtime.fakes import ARCH, autotuner, launch, launched, only_recording, pin, stored  # noqa: E402  # likewise
 from tuning_registry.formats.audits import read_audits  # noqa: E402  # likewise
 from tuning_registry.runtime import coverage_report, install, uninstall  # noqa: E402  # likewise
-from tuning_registry.runtime.audit import arguments, candidates  # noqa: E402  # likewise
+from tuning_registry.runtime.audit import candidates  # noqa: E402  # likewise
 
 
 class TensorDescriptor:
@@ -25,8 +27,7 @@ class TensorDescriptor:
         self.base = base
 
 
-class Subclass(torch.Tensor):  # type: ignore[misc]
-    pass
+Subclass = type("Subclass", (torch.Tensor,), {})
 
 
 def freed() -> Any:
@@ -69,7 +70,9 @@ def overlapping() -> Any:
         (overlapping, "two storages share a part of their memory"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_copied_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Any, reason: str) -> None:
+def test_what_cannot_be_copied_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Any, reason: str
+) -> None:
     quiet = kernel(None)
     x, y = make()
     entry = recorded(tmp_path, quiet, x, y, 16)
@@ -115,8 +118,10 @@ def test_a_kernel_that_may_talk_to_other_ranks_is_skipped(tmp_path: Path, how: s
 
 def test_memory_that_ranks_share_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = types.SimpleNamespace(is_symm_mem_tensor=lambda tensor: tensor.numel() == 41)
-    monkeypatch.setitem(arguments.sys.modules, "torch.distributed._symmetric_memory", fake)
-    assert recorded(tmp_path, kernel(None), torch.zeros(40), torch.zeros(41), 16).skipped == "y is memory that ranks share"
+    monkeypatch.setitem(sys.modules, "torch.distributed._symmetric_memory", fake)
+    assert (
+        recorded(tmp_path, kernel(None), torch.zeros(40), torch.zeros(41), 16).skipped == "y is memory that ranks share"
+    )
 
 
 def test_a_fault_of_the_audit_is_counted_and_named_and_the_launch_goes_on(tmp_path: Path, monkeypatch: Any) -> None:

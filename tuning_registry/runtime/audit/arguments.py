@@ -155,4 +155,3 @@ def _shown(value: Any) -> str:
 
 def _is_dtype(value: Any) -> bool:
     return type(value).__name__ in {"dtype", "constexpr"}
-

@@ -164,10 +164,10 @@ def check_bytes(value: object) -> int:
 
 def check_audit(value: object) -> bool | str:
     """True, False, or `seeded`."""
-    if type(value) is not bool and value != SEEDED:
-        raise FormatError(f"expected True, False or {SEEDED!r}, found {value!r}" if isinstance(value, str)
-                          else f"expected True, False or {SEEDED!r}, found {kind_of(value)}")  # fmt: skip
-    return value  # type: ignore[return-value]  # one of the two
+    if isinstance(value, bool) or value == SEEDED:
+        return value if isinstance(value, bool) else SEEDED
+    found = repr(value) if isinstance(value, str) else kind_of(value)
+    raise FormatError(f"expected True, False or {SEEDED!r}, found {found}")
 
 
 def check_flag(value: object) -> bool:

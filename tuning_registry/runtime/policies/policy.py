@@ -159,7 +159,7 @@ class AutotunePolicy:
         default=False,
         metadata=declare(
             "While recording, run every candidate on copies of the call's tensors before it is timed, and record which "
-            'candidates give equal bits: 1, or seeded (the same, with seeded values in floating-point tensors, so that '
+            "candidates give equal bits: 1, or seeded (the same, with seeded values in floating-point tensors, so that "
             "results compare across ranks).",
             check_audit, parse=parse_audit, metavar="1|seeded",
         ),
