@@ -14,7 +14,8 @@ RegistryError
 └── DatabaseError                the database cannot be opened, read or written
     ├── SchemaError              its schema is missing, older, newer or not ours
     ├── BusyError                another process held the write lock for too long: try again
-    └── UnreachableError         its server does not answer, or the connection broke: try again
+    ├── UnreachableError         its server does not answer, or the connection broke: try again
+    └── ForbiddenError           its user lacks a right
 """
 
 from __future__ import annotations
@@ -117,6 +118,10 @@ class BusyError(DatabaseError):
 
 class UnreachableError(DatabaseError):
     """The server does not answer, or the connection to it broke; try the same command again."""
+
+
+class ForbiddenError(DatabaseError):
+    """The user of the database lacks a right; the message names the role that has it."""
 
 
 # See docs/decisions.md, D13.

@@ -90,8 +90,13 @@ class ExportedTable(Result):
 
     @property
     def digest(self) -> str:
-        """The digest of the table's entries, 64 hexadecimal digits. Equal digests mean equal choices."""
+        """The digest of the table's entries, 64 hexadecimal digits."""
         return self.details.digest
+
+    @property
+    def selection_digest(self) -> str:
+        """The digest of all that decides a pin: entries, bans and evidence. Equal digests mean equal choices."""
+        return self.details.selection_digest
 
     @property
     def table(self) -> TunedTable:

@@ -17,7 +17,10 @@ from tuning_registry.cli.app import app
 from tuning_registry.db.url import parse_url
 from tuning_registry.errors import ConflictError
 from tuning_registry.formats.recordings import read_recording
+from tuning_registry.model.canonical import config_text
+from tuning_registry.model.records import Timing
 from tuning_registry.operations.ingest.sink import open_sink
+from tuning_registry.runtime.recording.recorder import Recorder
 
 A, B = config(B=1), config(B=2)
 TIMED = {"sm90": {"k": {"M=1": [[A, [1, 1, 1]], [B, None]]}}}
@@ -75,6 +78,35 @@ def test_a_recorder_records_and_can_neither_read_nor_change_votes(roles: dict[st
     other = read_recording(write_recording(tmp_path / "x.json", json.dumps(document(0, source="elsewhere"))))
     with pytest.raises(ConflictError, match="is already in the database"):
         open_sink(roles["recorder"]).write(other)
+
+
+def test_a_recording_that_grew_stays_a_file_which_ingest_completes(
+    roles: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A recorder may add a recording; to complete one, what is stored must be read and changed."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    text = config_text(A)
+    recorder = Recorder(roles["recorder"], "job", None)
+    for key in ("M=1", "M=2"):
+        recorder.resume()
+        recorder.vote(("sm90", "pkg.k", key), text, [Timing(text, 1.0, 0.9, 1.1)], [text])
+        recorder.finish()
+        assert (recorder.file is None) == (key == "M=1")
+    (file,) = (tmp_path / "data").rglob("*.json")
+    assert file == recorder.file
+    assert (
+        caplog.text.count("holds an earlier state of this recording, and its user may add recordings but not complete")
+        == 1
+    )
+    assert f"the recording stays in {file}; to ingest it later, run: registry ingest {file} --db" in caplog.text
+    with psycopg.connect(roles["admin"]) as connection:
+        count = "SELECT (SELECT count(*) FROM votes), (SELECT count(*) FROM timings)"
+        assert connection.execute(count).fetchone() == (4, 1)  # nothing was lost, and nothing half done
+        done = run("--db", roles["owner"], "ingest", file)
+        assert (done.exit_code, "1 completed" in done.stderr) == (0, True), done.stderr
+        assert connection.execute(count).fetchone() == (5, 2)
+        assert "1 already ingested" in run("--db", roles["owner"], "ingest", file).stderr
+        connection.rollback()
 
 
 def refuse(url: str, statement: str) -> None:

@@ -151,7 +151,7 @@ def test_a_database_of_an_older_revision(tmp_path: Path, monkeypatch: pytest.Mon
     set_revision(tmp_path / "registry.db", "0000")
     rank = Rank(f"sqlite:///{tmp_path}/registry.db", tmp_path / "user")
     assert_kept_in_the_file(
-        rank, "the schema is older than this program (found 0000, expected 0003); run: registry db upgrade", tmp_path
+        rank, "the schema is older than this program (found 0000, expected 0004); run: registry db upgrade", tmp_path
     )
 
 

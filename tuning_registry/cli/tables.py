@@ -246,7 +246,8 @@ def check(target: Target, path: Table) -> None:
 def exports(
     target: Target,
     digest: Annotated[
-        str | None, typer.Option("--digest", metavar="HEX", help="Only tables whose digest begins with this.")
+        str | None,
+        typer.Option("--digest", metavar="HEX", help="Only tables whose digest or selection digest begins with this."),
     ] = None,
     arch: Annotated[
         str | None, typer.Option("--arch", metavar="ARCH", help="Only tables of this architecture.")

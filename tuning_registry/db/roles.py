@@ -68,11 +68,12 @@ def missing_right(statement: str, user: str | None, purpose: str) -> str:
     who = user or "the user"
     grantee = "USER" if user is None else user if _PLAIN_NAME.fullmatch(user) else '"' + user.replace('"', '""') + '"'
     if statement.lstrip().upper().startswith("CREATE"):
-        return f"{who} may not create tables. Ask an administrator to run: GRANT CREATE ON SCHEMA public TO {grantee}"
+        owner = f"; or GRANT {PREFIX}_owner TO {grantee} if registry db roles was run" if purpose == MIGRATE else ""
+        return f"{who} may not create tables. Ask an administrator to run: GRANT CREATE ON SCHEMA public TO {grantee}{owner}"
     role = f"{PREFIX}_{_job_for(statement, purpose)}"
     return (
         f"{who} lacks a right of the role {role}. Ask an administrator to run: GRANT {role} TO {grantee} "
-        "(registry db roles prints SQL that creates the role)"
+        "(registry db roles prints SQL that creates the role; its --prefix changes the name)"
     )
 
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 # Not Alembic's default name, which MLflow and Optuna use in a shared database.
 VERSION_TABLE: Final = "tuning_registry_alembic_version"
 # Every revision ever released, oldest first; the last is what this schema declares.
-REVISIONS: Final = ("0001", "0002", "0003")
+REVISIONS: Final = ("0001", "0002", "0003", "0004")
 HEAD: Final = REVISIONS[-1]
 
 CURRENT: Final = ""  # in `recordings.superseded_at`: it counts
@@ -236,6 +236,7 @@ exports = sa.Table(
     sa.Column("output", ByteText, nullable=False),  # the path as it was given
     sa.Column("exported_by", ByteText, nullable=False),
     sa.Column("exported_at", ByteText, nullable=False),  # UTC, ISO 8601
+    sa.Column("selection_digest", ByteText),  # null if the table was exported before revision 0004
     sa.Index(None, "table_digest"),
 )
 

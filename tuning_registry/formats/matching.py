@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tuning_registry.model.canonical import dump_json, live_config_text, load_config
 
 C = TypeVar("C")
+
+AMBIGUOUS: Final = "ambiguous config"
+WHY_AMBIGUOUS: Final = (
+    "several candidates have this config and differ only in their pre_hook, which no table can state; make them differ in "
+    "a parameter"
+)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -39,7 +45,7 @@ def matching_candidate(text: str, candidates: Iterable[C]) -> tuple[C | None, st
         return None, "not a candidate"
     hook = getattr(matches[0], "pre_hook", None)
     if any(getattr(other, "pre_hook", None) != hook for other in matches[1:]):
-        return None, "ambiguous config"
+        return None, AMBIGUOUS
     return matches[0], ""
 
 

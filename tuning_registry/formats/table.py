@@ -187,7 +187,7 @@ class TunedTable:
                 return Match(None, "unusable entry", name, str(found))
             if found is not None:
                 text = self._texts[name][found]
-                if self.bans.forbids(kernel, key, text):
+                if self.bans.forbids(kernel, key, text, other_spellings):
                     return Match(None, "banned", name, found)
                 return Match(*matching_candidate(text, candidates), name, found)
             reason = "no key"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS
 from tuning_registry.log import warn
 from tuning_registry.runtime.guard import warn_once
 from tuning_registry.runtime.policies.policy import AutotunePolicy
@@ -59,8 +60,9 @@ class MissLog:
             return False
         number = len(self._misses)
         if number <= _LOGGED:
-            warn("miss for %s, key %s, on %s: %s; %s", miss.kernel, miss.key or "(none)", miss.arch or "(unknown)",
-                 miss.reason, self._instead(miss))  # fmt: skip
+            why = f" ({WHY_AMBIGUOUS})" if miss.reason == AMBIGUOUS else ""
+            warn("miss for %s, key %s, on %s: %s%s; %s", miss.kernel, miss.key or "(none)", miss.arch or "(unknown)",
+                 miss.reason, why, self._instead(miss))  # fmt: skip
         elif number == _LOGGED + 1:
             warn("further misses are counted but not logged; coverage_report() lists them all, and so does "
                  "`registry misses` if this job has a record path")  # fmt: skip

@@ -65,7 +65,7 @@ def log_end(
 
 def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
     """How many keys were pinned from which tables, and why the others were not."""
-    hits = {choice.entry for choice in choices.latest() if choice.source == "table"}
+    hits = {choice.place for choice in choices.latest() if choice.source == "table"}
     missed = misses.all()
     keys = hits | {(miss.arch, miss.kernel, lookup_key(miss.key)) for miss in missed}
     if not keys:

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db.queries.environments import version_asked
-from tuning_registry.db.schema import CURRENT, environments, kernel_sources, recorded_runs, recording_archs, recordings
+from tuning_registry.db.schema import CURRENT, environments, recorded_runs, recording_archs, recordings
 from tuning_registry.model.selection import Selection
 
 
@@ -166,17 +166,4 @@ def of_all_runs() -> sa.Select[Any]:
         .join(recordings, (recordings.c.run_id == recorded_runs.c.id) & (recordings.c.superseded_at == CURRENT))
         .join(environments, environments.c.id == recordings.c.environment_id)
         .order_by(recordings.c.ingested_at.desc(), recordings.c.id.desc())
-    )
-
-
-def kernels_of_several_sources(run_names: Iterable[str]) -> sa.Select[Any]:
-    """Which kernels did ranks of one of these runs record from functions of different source? Columns: run, kernel."""
-    return (
-        sa.select(recorded_runs.c.name.label("run"), kernel_sources.c.kernel)
-        .join(recordings, recordings.c.run_id == recorded_runs.c.id)
-        .join(kernel_sources, kernel_sources.c.source_set_id == recordings.c.source_set_id)
-        .where(recorded_runs.c.name.in_(list(run_names)), recordings.c.superseded_at == CURRENT)
-        .group_by(recorded_runs.c.name, kernel_sources.c.kernel)
-        .having(sa.func.min(kernel_sources.c.source) != sa.func.max(kernel_sources.c.source))
-        .order_by(recorded_runs.c.name, kernel_sources.c.kernel)
     )

@@ -16,6 +16,7 @@ from tuning_registry.model.results import Result
 from tuning_registry.model.selection import MISSING
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, shape_of
+from tuning_registry.operations.mixed_code import Sources
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.wording import list_some
 
@@ -70,6 +71,8 @@ class EntryVotes(Result):
         votes: Votes on the entry.
         config_count: Number of configs that have votes.
         is_tie: Whether the winner has no more votes than the next config and was decided by its text.
+        sources: Number of different sources of the kernel's function that the recordings of its votes state; 0 if they
+            state none or were not read. If there are several, the votes compare different code.
     """
 
     arch: str
@@ -82,6 +85,7 @@ class EntryVotes(Result):
     votes: int = 0
     config_count: int = 0
     is_tie: bool = False
+    sources: int = 0
 
     @property
     def shape(self) -> Shape:
@@ -104,7 +108,14 @@ class EntryVotes(Result):
     def to_dict(self) -> dict[str, Any]:
         """The entry as JSON holds it, with every config."""
         choices = [choice.to_dict() for choice in self.choices]
-        return {**self.head(), "choices": choices, "total_votes": self.votes, "tie": self.is_tie, **self.versions()}
+        return {
+            **self.head(),
+            "choices": choices,
+            "total_votes": self.votes,
+            "tie": self.is_tie,
+            "sources": self.sources,
+            **self.versions(),
+        }
 
     def __str__(self) -> str:
         """One readable line."""
@@ -163,7 +174,8 @@ def split_entries(votes: VotesByShape) -> tuple[list[EntryVotes], int]:
     if not split:
         return [], total
     voters = Voters(votes, {shape_of(row) for row in split})
-    return [with_voters(entry, voters) for entry in entries_of(split)], total
+    sources = Sources(votes.reading, votes.selection)
+    return [_with_sources(with_voters(entry, voters), sources) for entry in entries_of(split)], total
 
 
 def entries_of(rows: Iterable[Row]) -> list[EntryVotes]:
@@ -187,6 +199,12 @@ def with_voters(entry: EntryVotes, voters: Voters) -> EntryVotes:
         for choice in entry.choices
     )
     return replace(entry, choices=tuple(choices))
+
+
+def _with_sources(entry: EntryVotes, sources: Sources) -> EntryVotes:
+    """An entry with the number of sources behind its votes."""
+    recordings = (recording for choice in entry.choices for recording in choice.recordings)
+    return replace(entry, sources=sources.count(entry.kernel, recordings))
 
 
 def check_packages(votes: VotesByShape) -> None:

@@ -12,6 +12,7 @@ from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import MISSING, Selection
+from tuning_registry.operations.mixed_code import find_mixed_code
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.rules.similar_names import similar_names
 from tuning_registry.wording import list_some
@@ -52,6 +53,7 @@ def describe_status(store: Store) -> dict[str, Any]:
             table.name: reading.scalars(queries.tables.counting_rows(table))[0] for table in (timings, observations)
         }
         status["engine"] = reading.engine_name()
+        mixed = find_mixed_code(reading, Selection())
     runs = list_runs(store)
     counting = [run for run in runs if not run.withdrawn_at]
     status |= {
@@ -63,6 +65,7 @@ def describe_status(store: Store) -> dict[str, Any]:
         "configs": counts["configs"],
         "votes": sum(run.votes for run in counting),
         **current,
+        "kernels_of_mixed_code": len(mixed),
     }
     for name in ("archs", "triton", "packages", "devices"):
         status[name] = sorted({value for run in counting for value in getattr(run, name)})

@@ -27,7 +27,9 @@ class ExportRecord(Result):
     """One table that was written.
 
     Attributes:
-        digest: The table's digest, as in the file and in training logs.
+        digest: The table's digest, as in the file.
+        selection_digest: Its selection digest, as in training logs and checkpoints. It also covers bans and evidence.
+            None if the table was exported by an earlier version, which did not log it.
         arch: Architecture.
         policy: Policy.
         filters: The filters and options of the export that differ from the default.
@@ -40,6 +42,7 @@ class ExportRecord(Result):
     """
 
     digest: str
+    selection_digest: str | None = None
     arch: str
     policy: str
     filters: Mapping[str, Any]
@@ -57,7 +60,7 @@ class ExportRecord(Result):
     def __str__(self) -> str:
         """One readable line."""
         return printable(
-            f"{self.digest[:16]} {self.arch} ({count_of(self.entries, 'entry')}) to {self.output}, "
+            f"{(self.selection_digest or self.digest)[:16]} {self.arch} ({count_of(self.entries, 'entry')}) to {self.output}, "
             f"{self.exported_at[:19]} by {self.exported_by}"
         )
 
@@ -74,6 +77,7 @@ def remember_export(store: Store, made: Export, selection: Selection, options: E
         transaction.insert_export(
             {
                 "table_digest": made.digest,
+                "selection_digest": made.selection_digest,
                 "arch": made.payload["arch"],
                 "policy": ours["policy"],
                 "filters": dump_json(_filters(selection, options)),
@@ -92,7 +96,7 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
 
     Args:
         store: The database.
-        digest: Only tables whose digest is, or begins with, this.
+        digest: Only tables whose digest or selection digest is, or begins with, this.
         arch: Only tables of this architecture.
 
     Raises:
@@ -107,6 +111,7 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
     return [
         ExportRecord(
             digest=row["table_digest"],
+            selection_digest=row["selection_digest"],
             arch=row["arch"],
             policy=row["policy"],
             filters=json.loads(row["filters"]),

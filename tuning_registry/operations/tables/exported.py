@@ -53,6 +53,12 @@ class Export(Result):
         """The digest that the table states and that training logs show."""
         return str(self.payload["tuning_registry"]["digest"])
 
+    @property
+    def selection_digest(self) -> str:
+        """The digest of everything that decides a pin, as training logs show it."""
+        ours = self.payload["tuning_registry"]
+        return str(ours.get("selection_digest", ours["digest"]))
+
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON holds them; the table itself is `payload`."""
         counts = (
@@ -69,6 +75,7 @@ class Export(Result):
         return {
             "arch": self.payload["arch"],
             "digest": self.digest,
+            "selection_digest": self.selection_digest,
             **{name: getattr(self, name) for name in counts},
             "saving": None if self.saving is None else asdict(self.saving),
             "devices": dict(self.devices),

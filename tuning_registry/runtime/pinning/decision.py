@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.loader import installed_triton
-from tuning_registry.formats.matching import value_text
+from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import live_config_text, text_digest
@@ -65,9 +65,9 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
         LaunchError: There is no entry, no block sizes apply, and `on_miss` is `error`; or every candidate is banned.
             `miss` gives the reason.
     """
-    allowed = allowed_candidates(kernel, key, pruned, table)
+    allowed = allowed_candidates(kernel, key, pruned, table, other_spellings)
     if not allowed:
-        raise LaunchError(all_banned(kernel, key, table), BANNED)
+        raise LaunchError(all_banned(kernel, key, table, other_spellings), BANNED)
     left = [candidate for candidate in allowed if not any(candidate is other for other in failed)]
     if policy.chaos and len(pruned) > 1:
         return Decision(_chaotic(kernel, key, left, rank), "chaos")
@@ -86,23 +86,24 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
     if policy.on_miss == "error":
         raise LaunchError(
             f"no config to pin for {kernel}, key {key or '(none)'}, on {table.arch}: {miss} ({describe_table(table)}). "
-            "Record this key and export it, set block_sizes, or set on_miss to min_cost.", miss,
+            f"{WHY_AMBIGUOUS if miss == AMBIGUOUS else 'Record this key and export it'}, set block_sizes, or set on_miss to "
+            "min_cost.", miss,
         )  # fmt: skip
     return Decision(cheapest(configs, left), "min_cost", miss)
 
 
-def allowed_candidates(kernel: str, key: str | None, candidates: Sequence[C], table: TunedTable) -> list[C]:
+def allowed_candidates(kernel: str, key: str | None, candidates: Sequence[C], table: TunedTable,
+                       other_spellings: Sequence[str] = ()) -> list[C]:  # fmt: skip
     """The candidates that the table does not ban for a kernel and key."""
     if not table.bans.may_touch(kernel):
         return list(candidates)
-    banned = table.bans.at(kernel, key)
-    texts = ((candidate, live_config_text(candidate)) for candidate in candidates)
-    return [candidate for candidate, text in texts if text is None or value_text(text) not in banned]
+    banned = table.bans.at(kernel, key, other_spellings)
+    return [candidate for candidate in candidates if not banned.forbids(candidate)]
 
 
-def all_banned(kernel: str, key: str | None, table: TunedTable) -> str:
+def all_banned(kernel: str, key: str | None, table: TunedTable, other_spellings: Sequence[str] = ()) -> str:
     """Why nothing can be launched, naming kernel, key and bans."""
-    banned = "; ".join(short_config(text) for text in sorted(table.bans.at(kernel, key)))
+    banned = "; ".join(short_config(text) for text in sorted(table.bans.at(kernel, key, other_spellings)))
     return (
         f"the table bans every candidate of {kernel} for key {key or '(none)'}, on {table.arch}, so nothing was launched "
         f"({describe_table(table)}). Banned: {banned}. Lift a ban with `registry lift` and export again, or pin a config."
