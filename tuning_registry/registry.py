@@ -22,6 +22,7 @@ from tuning_registry.operations.authors import current_user
 from tuning_registry.operations.election.tally import EntryVotes, Winner
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
+from tuning_registry.operations.reports.audits import EntryAudit, find_audits
 from tuning_registry.operations.reports.costs import DisagreementCost, find_costs
 from tuning_registry.operations.reports.explain import explain
 from tuning_registry.operations.reports.explained import Explanation
@@ -246,6 +247,17 @@ class Registry:
             SelectionError: A package filter names a distribution that owns no recorded kernel.
         """
         return find_costs(self._store, _selection(filters))[0]
+
+    def audits(self, **filters: Unpack[Filters]) -> list[EntryAudit]:
+        """What audits found about the candidates of each entry: classes of equal bits, and those that need attention.
+
+        Args:
+            filters: See `Filters`.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel.
+        """
+        return find_audits(self._store, _selection(filters))
 
     def explain(
         self,

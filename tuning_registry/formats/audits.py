@@ -66,6 +66,12 @@ def read_audits(extra: Mapping[str, Any]) -> ByEntry[AuditedEntry]:
         raise fault.under(NAME).under("extra") from fault
 
 
+def without_audits(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The `extra` of a recording without the audits that `read_audits` returns."""
+    is_read = isinstance(extra.get(NAME), dict) and extra[NAME].get("version") == _VERSION
+    return {name: value for name, value in extra.items() if not (is_read and name == NAME)}
+
+
 def _configs(value: object) -> list[str]:
     if not isinstance(value, list):
         raise FormatError(f"expected an array of configs, found {describe(value)}", ("configs",))

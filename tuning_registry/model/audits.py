@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
+import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -13,6 +15,9 @@ from tuning_registry.model.canonical import check_text, describe
 
 DIGEST_DIGITS: Final = 16  # hexadecimal digits of a digest: 64 bits
 WORST: Final = 2.0  # the largest relative difference: two numbers of opposite sign, or a number and NaN
+# Number of the config, digest, difference (NaN: the candidate failed), flags.
+_PACKED: Final = struct.Struct("<q8sdB")
+_DIFFERS, _OUTSIDE = 1, 2
 _DIGEST: Final = re.compile(rf"[0-9a-f]{{{DIGEST_DIGITS}}}")
 
 
@@ -91,6 +96,38 @@ def classes_of(candidates: Sequence[AuditedCandidate]) -> dict[str, int]:
     sizes = Counter(one.digest for one in stable)  # in order of appearance, which `most_common` keeps on ties
     numbers = {digest: number for number, (digest, _) in enumerate(sizes.most_common())}
     return {one.config: numbers[one.digest] for one in stable}
+
+
+def pack_results(candidates: Sequence[AuditedCandidate], config_ids: Mapping[str, int]) -> bytes:
+    """The results of candidates as a database stores them: 25 bytes each."""
+    return b"".join(
+        _PACKED.pack(
+            config_ids[one.config],
+            bytes.fromhex(one.digest or "0" * DIGEST_DIGITS),
+            math.nan if one.difference is None else one.difference,
+            (0 if one.repeats else _DIFFERS) | (0 if one.within else _OUTSIDE),
+        )
+        for one in candidates
+    )
+
+
+def packed_configs(packed: bytes) -> list[int]:
+    """The numbers of the configs of packed results."""
+    return [number for number, *_ in _PACKED.iter_unpack(packed)]
+
+
+def unpack_results(packed: bytes, texts: Mapping[int, str]) -> tuple[AuditedCandidate, ...]:
+    """The inverse of `pack_results`."""
+    return tuple(
+        AuditedCandidate(
+            texts[number],
+            "" if math.isnan(difference) else digest.hex(),
+            None if math.isnan(difference) else difference,
+            not flags & _DIFFERS,
+            not flags & _OUTSIDE,
+        )
+        for number, digest, difference, flags in _PACKED.iter_unpack(packed)
+    )
 
 
 def _check_digest(value: object, name: str) -> None:

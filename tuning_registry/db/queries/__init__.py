@@ -1,6 +1,7 @@
 """Every SELECT, in a module named after the table that it is about. Nothing is executed here: see `db.reading`."""
 
 from tuning_registry.db.queries import (
+    audits,
     contents,
     entries,
     environments,
@@ -15,6 +16,7 @@ from tuning_registry.db.queries import (
 )
 
 __all__ = [
+    "audits",
     "contents",
     "entries",
     "environments",
