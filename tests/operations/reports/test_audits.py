@@ -15,6 +15,7 @@ from tests.conftest import Cli, Json, config, version_2, write_recording
 from tests.helpers import all_rows, error_of
 from tuning_registry.db.store import Store
 from tuning_registry.errors import RecordingError
+from tuning_registry.formats.table import read_table
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.ingest.ingest import ingest
@@ -226,3 +227,52 @@ def test_the_registry_has_the_same_answer(store: Store, database: str, tmp_path:
         (found,) = registry.audits(kernel="pkg.k")
     assert found == find_audits(store, Selection())[0]
     assert str(found) == "sm90 pkg.k M=1: 3 candidates, 2 distinct results"
+
+
+TIMED: Json = {"M=1": (3.0, 2.0, 1.0, 4.0), "M=2": (3.0, 2.0, 1.0, 4.0), "M=3": (3.0, 2.0, 1.0, 4.0)}
+
+
+def timed(folder: Path, entries: Json) -> Path:
+    times = {key: [[c, [t, t, t]] for c, t in zip(CONFIGS, row, strict=True)] for key, row in TIMED.items()}
+    return recording(folder, 0, {"pkg.k": dict.fromkeys(TIMED, 2)}, entries, timings={"sm90": {"pkg.k": times}})
+
+
+def test_a_faster_table_can_be_held_to_the_bits_of_the_one_in_use(cli: Cli, tmp_path: Path) -> None:
+    same, other, none = entry("aab"), entry("abb"), {"skipped": "no"}
+    cli("ingest", timed(tmp_path / "rec", {"pkg.k": {"M=1": same, "M=2": other, "M=3": none}}))
+    kernels = {"pkg.k": {"M=1": CONFIGS[0], "M=2": CONFIGS[0], "M=3": CONFIGS[3]}}
+    in_use = tmp_path / "in-use.json"
+    in_use.write_text(json.dumps({"arch": "sm90", "kernels": kernels}))
+    made = cli("export", "--arch", "sm90", "--policy", "fastest", "--same-bits-as", in_use)
+    assert made.exit_code == 0, made.stderr
+    table = json.loads(made.stdout)
+    # M=1: the fastest of the class; M=2: nothing else is in the class; M=3: not audited.
+    assert table["kernels"] == {"pkg.k": {"M=1": CONFIGS[1], "M=2": CONFIGS[0], "M=3": CONFIGS[3]}}
+    free = json.loads(cli("export", "--arch", "sm90", "--policy", "fastest").stdout)
+    assert free["kernels"]["pkg.k"] == dict.fromkeys(TIMED, CONFIGS[2])
+    assert table["tuning_registry"]["same_bits_as"] == read_table(in_use).digest
+    note = "2 entries kept from the table in use: a faster config is not known to give the same bits"
+    assert note in made.stderr
+
+
+def test_a_key_that_the_table_does_not_decide_is_free_and_a_star_entry_decides(cli: Cli, tmp_path: Path) -> None:
+    cli("ingest", timed(tmp_path / "rec", {"pkg.k": dict.fromkeys(TIMED, entry("aab"))}))
+    in_use = tmp_path / "in-use.json"
+    for kernels, expected in (
+        ({"pkg.k": {"M=1": CONFIGS[0]}}, [1, 2, 2]),
+        ({"k": {"*": CONFIGS[0]}}, [1, 1, 1]),
+        ({"other.k": {"M=1": CONFIGS[0]}}, [2, 2, 2]),
+    ):
+        in_use.write_text(json.dumps({"arch": "sm90", "kernels": kernels}))
+        made = cli("export", "--arch", "sm90", "--policy", "fastest", "--same-bits-as", in_use)
+        assert list(json.loads(made.stdout)["kernels"]["pkg.k"].values()) == [CONFIGS[n] for n in expected]
+
+
+def test_equal_bits_need_a_policy_by_time(cli: Cli, tmp_path: Path) -> None:
+    cli("ingest", timed(tmp_path / "rec", {}))
+    in_use = tmp_path / "in-use.json"
+    in_use.write_text(json.dumps({"arch": "sm90", "kernels": {"pkg.k": {"M=1": CONFIGS[0]}}}))
+    for options in ((), ("--policy", "fastest", "--generalize", "3")):
+        refused = cli("export", "--arch", "sm90", "--same-bits-as", in_use, *options)
+        assert refused.exit_code == 2
+        assert "--same-bits-as needs a policy that judges by time" in refused.stderr

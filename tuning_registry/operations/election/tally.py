@@ -21,7 +21,9 @@ from tuning_registry.rules.audits import Bits, bits_of
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.wording import list_some
 
-PINNED: Final = "pin"  # in `Winner.decided_by`, next to the policies
+# In `Winner.decided_by`, next to the policies.
+PINNED: Final = "pin"
+SAME_BITS: Final = "same bits"  # the table in use: no timed config is known to give the same results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,7 @@ class Winner(EntryVotes):
     """An entry with the config that it gets: the first of its choices.
 
     Attributes:
-        decided_by: The policy, or `pin`.
+        decided_by: The policy, `pin`, or `same bits`.
         banned: Number of chosen configs that a ban keeps from being elected.
         stale: Number of recordings that chose from other candidates than the newest one (`VotesByShape.stale`).
     """

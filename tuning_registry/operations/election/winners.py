@@ -8,7 +8,16 @@ from dataclasses import dataclass, fields
 from tuning_registry.db.reading import Reading
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.election.tally import PINNED, ConfigVotes, EntryVotes, Winner, entries_of, winners_of
+from tuning_registry.operations.election.same_bits import SameBits
+from tuning_registry.operations.election.tally import (
+    PINNED,
+    SAME_BITS,
+    ConfigVotes,
+    EntryVotes,
+    Winner,
+    entries_of,
+    winners_of,
+)
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.operations.overrides import read_overrides
 from tuning_registry.rules.evidence import Policy, elect
@@ -42,7 +51,12 @@ class Election:
 
 
 def elect_entries(
-    reading: Reading, selection: Selection, policy: str = Policy.MAJORITY, *, every_choice: bool = False
+    reading: Reading,
+    selection: Selection,
+    policy: str = Policy.MAJORITY,
+    *,
+    every_choice: bool = False,
+    same_bits: SameBits | None = None,
 ) -> Election:
     """The config of every entry of a selection.
 
@@ -54,6 +68,7 @@ def elect_entries(
         selection: Which votes count.
         policy: Who decides.
         every_choice: Read every choice in any case.
+        same_bits: The table whose results the election must not change, for a policy that judges by time.
     """
     policy = Policy(policy)
     votes = VotesByShape(reading, selection)
@@ -65,7 +80,7 @@ def elect_entries(
     left_out: list[EntryVotes] = []
     undecided = 0
     for entry in entries_of(votes.choices):
-        winner, was_decided = _elect_one(entry, overrides, policy, votes)
+        winner, was_decided = _elect_one(entry, overrides, policy, votes, same_bits)
         undecided += not was_decided
         if winner is None:
             left_out.append(entry)
@@ -76,7 +91,7 @@ def elect_entries(
 
 
 def _elect_one(
-    entry: EntryVotes, overrides: Overrides, policy: Policy, votes: VotesByShape
+    entry: EntryVotes, overrides: Overrides, policy: Policy, votes: VotesByShape, same_bits: SameBits | None
 ) -> tuple[Winner | None, bool]:
     """The entry with its elected config, None if every config is banned; and whether the policy could decide."""
     banned = overrides.banned(entry.arch, entry.kernel, entry.key)
@@ -84,6 +99,13 @@ def _elect_one(
     pin = overrides.pin(entry.arch, entry.kernel, entry.key)
     if pin is not None:
         return _with_winner(entry, pin.config, allowed, PINNED), True
+    held = None if same_bits is None else same_bits.config_of(entry)
+    if same_bits is not None and held is not None and held not in banned:
+        times = votes.timings_by_config(entry.shape)
+        same = same_bits.allowed(entry, held, votes)
+        config = elect(policy, times, {one for one in times if one in banned or one not in same})
+        same_bits.kept += config in {None, held} and elect(policy, times, banned) not in {None, held}
+        return _with_winner(entry, config or held, allowed, policy if config else SAME_BITS), True
     timed = None if policy is Policy.MAJORITY else elect(policy, votes.timings_by_config(entry.shape), banned)
     was_decided = policy is Policy.MAJORITY or timed is not None
     if timed is not None:

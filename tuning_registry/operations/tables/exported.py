@@ -29,6 +29,8 @@ class Export(Result):
         with_bans: Elected entries some of whose chosen configs are banned.
         pinned: Entries that a pin decided.
         undecided: Entries that the policy's timings could not decide; they have the majority's config.
+        kept_for_bits: Entries that keep the config of the table in use, because a faster one is not known to give the same
+            bits.
         stale: Elected entries with votes that chose from other candidates than the newest recording.
         saving: The effect of generalizing; None if it was not asked for.
         devices: Recordings by device, largest share first.
@@ -44,6 +46,7 @@ class Export(Result):
     with_bans: int
     pinned: int
     undecided: int
+    kept_for_bits: int
     stale: int
     saving: Saving | None
     devices: Mapping[str, int]
@@ -70,6 +73,7 @@ class Export(Result):
             "with_bans",
             "pinned",
             "undecided",
+            "kept_for_bits",
             "stale",
         )
         return {
