@@ -19,7 +19,8 @@ from tuning_registry.log import warn
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.authors import current_user
-from tuning_registry.operations.election.tally import EntryVotes, Winner
+from tuning_registry.operations.election.tally import EntryVotes, Winner, find_disagreements
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
 from tuning_registry.operations.reports.audits import EntryAudit, find_audits
@@ -28,16 +29,18 @@ from tuning_registry.operations.reports.explain import explain
 from tuning_registry.operations.reports.explained import Explanation
 from tuning_registry.operations.reports.inventory import RecordedKernel, RecordedKey, list_kernels, list_keys
 from tuning_registry.operations.reports.misses import MissedEntry, find_misses
+from tuning_registry.operations.reports.page.gather import ReportOptions, gather_report
+from tuning_registry.operations.reports.page.report import Report
 from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
 from tuning_registry.operations.reports.status import describe_status
-from tuning_registry.operations.reports.votes import find_disagreements, find_winners
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
 from tuning_registry.operations.tables.checking import TableCheck, check_table
 from tuning_registry.operations.tables.differences import compare_tables, compare_with_votes, table_or_run
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import ExportRecord, list_exports, remember_export
 from tuning_registry.operations.tables.exported import Export
-from tuning_registry.rules.evidence import Policy
+from tuning_registry.rendering.html.layout import render_page
+from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.overrides import BAN, PIN, Override
 from tuning_registry.rules.table_diff import EntryChange
 
@@ -129,6 +132,38 @@ class ExportedTable(Result):
                             output=printable(os.fspath(path)), exported_by=current_user(), now=_now())  # fmt: skip
         except DatabaseError as error:
             warn("the table was written, but the export could not be recorded: %s", error)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReportPage(Result):
+    """A page about a selection, ready to be written.
+
+    Attributes:
+        details: What the page shows.
+    """
+
+    details: Report
+
+    @property
+    def html(self) -> str:
+        """The page: one HTML document that loads nothing."""
+        return render_page(self.details, _now())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The totals and the disagreements, as JSON holds them."""
+        return self.details.to_dict()
+
+    def __str__(self) -> str:
+        """One readable line."""
+        return str(self.details)
+
+    def write(self, path: PathLike) -> None:
+        """Write the page to a file atomically.
+
+        Raises:
+            FileError: The file cannot be written.
+        """
+        write_atomically(Path(path), self.html.encode())
 
 
 class Registry:
@@ -301,6 +336,27 @@ class Registry:
         """
         return compare_ranks(self._store, _selection(filters))
 
+    def report(
+        self, *, key: str | None = None, against: PathLike | None = None, **filters: Unpack[Filters]
+    ) -> ReportPage:
+        """One HTML page about votes, timings and ranks: who chose what, what it costs, and what to do.
+
+        Nothing is written: `report().write("report.html")` does that.
+
+        Args:
+            key: Only entries with this shape key, or a pattern such as `"D=128|*"`.
+            against: A table file, or the name of a run; the page shows what changed since.
+            filters: See `Filters`.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel, or `against` names
+                neither a table nor a run.
+            FileError: The table cannot be read.
+            TableError: The table is not valid, or it is for another architecture.
+        """
+        options = ReportOptions(source=self.url, key=key, against=os.fspath(against) if against is not None else None)
+        return ReportPage(gather_report(self._store, _selection(filters), options))
+
     def kernels(self, **filters: Unpack[Filters]) -> list[RecordedKernel]:
         """The recorded kernels, with their entries, ranks, votes and disagreements.
 
@@ -343,6 +399,8 @@ class Registry:
         arch: str,
         *,
         policy: str = Policy.MAJORITY,
+        ties: str = Ties.TEXT,
+        evidence: bool = True,
         generalize_percent: float | None = None,
         max_regression_percent: float | None = None,
         replaced: TunedTable | PathLike | None = None,
@@ -358,6 +416,10 @@ class Registry:
         Args:
             arch: Architecture.
             policy: As for `winners`.
+            ties: Who decides between configs with equally many votes: `"text"` (the smallest text) or `"fastest"` (the
+                lowest median time, if all of them were timed).
+            evidence: Write how much slower each timed candidate is on each key. Jobs use it to choose for keys that are
+                not in the table.
             generalize_percent: Merge a kernel's entries into one `*` entry if that costs at most this slowdown, in
                 percent; None to keep every entry.
             max_regression_percent: Refuse to make an entry of `replaced` slower than this, in percent; None to allow it.
@@ -376,7 +438,7 @@ class Registry:
         """
         selection = _selection(filters, VoteFilters, arch=arch)
         options = ExportOptions(min_votes=min_votes, min_agreement=min_agreement, policy=policy,
-                                generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
+                                ties=ties, evidence=evidence, generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
                                 replaced=_table(replaced) if replaced is not None else None,
                                 same_bits_as=_table(same_bits_as) if same_bits_as is not None else None)  # fmt: skip
         return ExportedTable(export_table(self._store, selection, options), self._store, selection, options)
@@ -444,27 +506,35 @@ class Registry:
         """Every run with what it recorded, newest first."""
         return list_runs(self._store)
 
-    def withdraw(self, run: str) -> bool:
-        """Stop counting the votes of a run. They are kept, and `restore` counts them again.
+    def withdraw(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
+        """Stop counting the votes of a run, or of some of its ranks. They are kept, and `restore` counts them again.
+
+        Args:
+            run: Name of the run.
+            ranks: Only this rank, or these; empty for the whole run.
 
         Returns:
             Whether this changed anything.
 
         Raises:
-            SelectionError: There is no such run.
+            SelectionError: There is no such run or rank.
         """
-        return withdraw_run(self._store, run)
+        return withdraw_run(self._store, run, _several(ranks))
 
-    def restore(self, run: str) -> bool:
-        """Count the votes of a withdrawn run again.
+    def restore(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
+        """Count the votes of a withdrawn run again, or those of ranks that were withdrawn alone.
+
+        Args:
+            run: Name of the run.
+            ranks: Only this rank, or these; empty for the whole run.
 
         Returns:
             Whether this changed anything.
 
         Raises:
-            SelectionError: There is no such run.
+            SelectionError: There is no such run or rank.
         """
-        return restore_run(self._store, run)
+        return restore_run(self._store, run, _several(ranks))
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
             author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip
@@ -537,9 +607,13 @@ def _selection(filters: Mapping[str, Any], allowed: type = Filters, **fixed: Any
     runs, ranks = given.pop("runs", ()), given.pop("ranks", ())
     return Selection(
         runs=(runs,) if isinstance(runs, str) else tuple(runs),
-        ranks=(ranks,) if isinstance(ranks, int) else tuple(ranks),
+        ranks=_several(ranks),
         **given,
     )
+
+
+def _several(ranks: int | Iterable[int]) -> tuple[int, ...]:
+    return (ranks,) if isinstance(ranks, int) else tuple(ranks)
 
 
 def _table(table: ExportedTable | TunedTable | PathLike) -> TunedTable:

@@ -27,9 +27,9 @@ from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.errors import SchemaError
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
 from tuning_registry.operations.reports.status import describe_status
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.operations.tables.export import export_table
 

@@ -14,6 +14,9 @@ from typer.testing import CliRunner, Result
 
 from tests.conftest import config, empty_database, version_1, write_ranks, write_recording
 from tuning_registry.cli.app import app
+from tuning_registry.db import schema
+from tuning_registry.db.migrate import downgrade_database
+from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.errors import ConflictError
 from tuning_registry.formats.recordings import read_recording
@@ -120,7 +123,7 @@ READING: tuple[tuple[object, ...], ...] = (
 )  # fmt: skip
 PLACE = ("--arch", "sm90", "--kernel", "k", "--key", "M=1", "--config", json.dumps(B), "--reason", "r")
 WRITING: tuple[tuple[object, ...], ...] = (
-    ("pin", *PLACE), ("ban", *PLACE), ("runs", "withdraw", "first"), ("db", "upgrade"),
+    ("pin", *PLACE), ("ban", *PLACE), ("ban", *PLACE, "--config", "num_warps=8", "--force"), ("runs", "withdraw", "first"), ("db", "upgrade"),
 )  # fmt: skip
 
 
@@ -140,7 +143,7 @@ def test_a_reader_reads_everything_and_writes_the_log_of_exports_only(roles: dic
         (("ingest", *write_ranks(tmp_path, [B]), "--run", "more"), "recorder"),
     ):
         done = run("--db", roles["reader"], *words)
-        advice = f"GRANT tuning_registry_{job} TO {parse_url(roles['reader']).username} "
+        advice = f"GRANT tuning_registry_{job} TO {parse_url(roles['reader']).username}\n"
         assert (done.exit_code, advice in done.stderr) == (1, True), (words, done.stderr)
     refuse(roles["reader"], "CREATE TABLE mine (x int)")
 
@@ -181,19 +184,20 @@ def test_names_of_roles_are_plain(name: str) -> None:
     assert run("db", "roles", "--schema", name).exit_code == 2
 
 
-def test_the_owner_of_a_database_makes_the_roles_and_goes_on_as_before(postgres_server: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_superuser", [False, True])
+def test_the_creator_of_the_schema_goes_on_as_before(postgres_server: str, tmp_path: Path, by_superuser: bool) -> None:
     prefix = f"r{uuid.uuid4().hex[:8]}"
     boss = f"{prefix}_boss"
     with empty_database(postgres_server) as admin:
         with psycopg.connect(admin, autocommit=True) as connection:
-            connection.execute(f"CREATE ROLE {boss} LOGIN CREATEROLE".encode())
+            connection.execute(f"CREATE ROLE {boss} LOGIN {'' if by_superuser else 'CREATEROLE'}".encode())
             connection.execute(f"ALTER DATABASE {parse_url(admin).database} OWNER TO {boss}".encode())
             connection.execute("CREATE TABLE of_another_tool (id serial PRIMARY KEY)")
         url = parse_url(admin).set(drivername="postgresql", username=boss).render_as_string(hide_password=False)
         assert run("--db", url, "ingest", *write_ranks(tmp_path / "1", [A]), "--run", "first").exit_code == 0
         printed = run("db", "roles", "--prefix", prefix).stdout.encode()
         for _ in range(2):  # after an upgrade it is run again
-            with psycopg.connect(url, autocommit=True) as connection:
+            with psycopg.connect(admin if by_superuser else url, autocommit=True) as connection:
                 connection.execute(printed)
             for words in (
                 ("ingest", *write_ranks(tmp_path / "2", [A]), "--run", "second"),
@@ -202,6 +206,8 @@ def test_the_owner_of_a_database_makes_the_roles_and_goes_on_as_before(postgres_
             ):
                 done = run("--db", url, *words)
                 assert done.exit_code == 0, (words, done.stderr)
+        downgrade_database(Store(parse_url(url)), schema.REVISIONS[-2])
+        assert run("--db", url, "db", "upgrade").exit_code == 0
         with psycopg.connect(admin, autocommit=True) as connection:
             query = "SELECT has_sequence_privilege(%s, 'of_another_tool_id_seq', 'USAGE')"
             assert connection.execute(query, [f"{prefix}_recorder"]).fetchone() == (False,)

@@ -251,8 +251,8 @@ def test_only_what_several_ranks_chose_is_compared_and_only_news_are_sent(ranks:
         assert sizes[0] <= 24 * 3
         assert len(sizes) == 2  # digests, then the texts of the one that differs; the second check sent none
     assert [len([line for line in out["lines"] if "disagree" in line]) for out in ranks] == [1, 0, 0]
-    assert "ranks 0 chose" in ranks[0]["lines"][0]
-    assert "ranks 1 chose" in ranks[0]["lines"][0]
+    assert "rank 0 chose" in ranks[0]["lines"][0]
+    assert "rank 1 chose" in ranks[0]["lines"][0]
 
 
 @scenario("spellings")
@@ -264,9 +264,9 @@ def test_equal_spellings_of_a_key_are_one_entry(ranks: Any) -> None:
 def test_strict_raises_on_every_rank_and_in_a_subgroup_ranks_count_within_it(ranks: Any) -> None:
     for out in ranks:
         assert out["raised"] == 2
-        assert "1 of 1 entries differ between 3 ranks: pkg.ops.kernel M=16" in out["text"]
+        assert "3 ranks chose different configs for 1 of 1 entry: pkg.ops.kernel M=16" in out["text"]
     assert ranks[0]["sub"] == 1
-    assert all("differ between 2 ranks" in out["sub"] and "ranks 0 chose" in out["sub"] for out in ranks[1:])
+    assert all("2 ranks chose different" in out["sub"] and "rank 0 chose" in out["sub"] for out in ranks[1:])
 
 
 @scenario("chaos")

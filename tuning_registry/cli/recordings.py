@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +12,8 @@ from tuning_registry.cli.console import print_data, print_message, track_files
 from tuning_registry.cli.options import Db, ExitCode, FormatOption, StatedPackages, StatedTriton
 from tuning_registry.errors import printable
 from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS
-from tuning_registry.model.selection import parse_packages
+from tuning_registry.model.names import rank_ranges, ranks_text
+from tuning_registry.model.selection import parse_packages, parse_ranks
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.misses import render_misses
 from tuning_registry.rendering.runs import render_runs
@@ -21,6 +23,10 @@ from tuning_registry.wording import count_of
 if TYPE_CHECKING:
     from tuning_registry.operations.ingest.ingest import IngestReport
 
+RunRanks = Annotated[
+    list[str] | None,
+    typer.Option("--rank", metavar="RANKS", help="Only these ranks of the run, such as 3 or 0-7. May be repeated."),
+]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as shown by registry runs.")]
 
 
@@ -176,19 +182,37 @@ def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = N
     print_message(count_of(len(found), "run"))
 
 
-@command(examples=("registry runs withdraw july",))
-def withdraw(target: Target, run: RunName) -> None:
-    """Stop counting the votes of a run. They are kept and can be restored."""
+@command(examples=("registry runs withdraw july", "registry runs withdraw july --rank 3"))
+def withdraw(target: Target, run: RunName, rank: RunRanks = None) -> None:
+    """Stop counting the votes of a run or of some of its ranks. They are kept and can be restored."""
     from tuning_registry.operations.runs import withdraw_run
 
-    changed = withdraw_run(target.open(), run)
-    print_message(f"{printable(run)}: {'withdrawn; its votes no longer count' if changed else 'already withdrawn'}")
+    ranks = parse_ranks(rank or ())
+    changed = withdraw_run(target.open(), run, ranks)
+    outcome = f"withdrawn; {_whose(ranks)} votes no longer count" if changed else "already withdrawn"
+    print_message(f"{_named(run, ranks)}: {outcome}")
 
 
-@command(examples=("registry runs restore july",))
-def restore(target: Target, run: RunName) -> None:
-    """Count the votes of a withdrawn run again."""
-    from tuning_registry.operations.runs import restore_run
+@command(examples=("registry runs restore july", "registry runs restore july --rank 3"))
+def restore(target: Target, run: RunName, rank: RunRanks = None) -> None:
+    """Count the votes of a withdrawn run, or of its withdrawn ranks, again."""
+    from tuning_registry.operations.runs import list_runs, restore_run
 
-    changed = restore_run(target.open(), run)
-    print_message(f"{printable(run)}: {'restored; its votes count again' if changed else 'not withdrawn'}")
+    ranks, store = parse_ranks(rank or ()), target.open()
+    changed = restore_run(store, run, ranks)
+    outcome = f"restored; {_whose(ranks)} votes count again" if changed else "not withdrawn"
+    print_message(f"{_named(run, ranks)}: {outcome}")
+    left = [] if ranks else [found.withdrawn_ranks for found in list_runs(store) if found.name == run]
+    if left and left[0]:
+        print_message(
+            printable(f"note: {ranks_text(left[0])} of this run stay withdrawn. To count their votes again, use ")
+            + f"--rank {rank_ranges(left[0])}"
+        )
+
+
+def _whose(ranks: Sequence[int]) -> str:
+    return "their" if len(ranks) > 1 else "its"
+
+
+def _named(run: str, ranks: Sequence[int]) -> str:
+    return printable(f"{ranks_text(ranks)} of {run}" if ranks else run)

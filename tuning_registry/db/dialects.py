@@ -65,7 +65,7 @@ def _postgres_engine(url: sa.URL, wait_s: float | None) -> sa.Engine:
         engine = sa.create_engine(url, poolclass=NullPool, connect_args={**stated, **_UNPREPARED})
     except ImportError as error:  # no psycopg, or one without libpq
         raise DatabaseError(
-            "Postgres needs the driver psycopg, which is not installed; run: pip install 'tuning-registry[postgres]'"
+            "Postgres needs the driver psycopg, which is not installed; run: pip install 'psycopg[binary]'"
         ) from error
     _refuse_unknown_options(url, engine.dialect.loaded_dbapi)
     return engine

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, describe
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.model.audits import AuditedCandidate, AuditedEntry
-from tuning_registry.model.canonical import check_text, config_text, describe, parse_config
+from tuning_registry.model.canonical import config_text, parse_config
+from tuning_registry.model.names import check_text
 from tuning_registry.model.records import ByEntry
 
 NAME: Final = "audit"  # in `extra`

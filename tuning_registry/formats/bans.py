@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, describe
 from tuning_registry.formats.config_classes import ConfigSet, class_text
 from tuning_registry.formats.matching import value_text
-from tuning_registry.model.canonical import (
-    DEFAULTS,
-    FIELDS,
-    check_text,
-    config_text,
-    describe,
-    dump_json,
-    parse_config,
-)
-from tuning_registry.model.names import ANY_KEY, bare_name, is_positional, lookup_key, positional_key
+from tuning_registry.model.canonical import DEFAULTS, FIELDS, config_text, dump_json, parse_config
+from tuning_registry.model.names import ANY_KEY, bare_name, check_text, is_positional, lookup_key, positional_key
 
 _BAN: Final = "ban"
 _PIN: Final = "pin"

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, describe
 from tuning_registry.formats.matching import value_text
-from tuning_registry.model.canonical import (
-    DEFAULTS,
-    FIELDS,
-    config_text,
-    describe,
-    dump_json,
-    live_config_text,
-    load_config,
-)
+from tuning_registry.model.canonical import DEFAULTS, FIELDS, config_text, dump_json, live_config_text, load_config
 
 _PLAIN = (int, float, str, type(None))
 _NEEDED = tuple(name for name in FIELDS if name not in DEFAULTS)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tuning_registry.errors import FormatError
-from tuning_registry.model.canonical import check_text, describe
+from tuning_registry.errors import FormatError, describe
+from tuning_registry.model.names import check_text
 
 DIGEST_DIGITS: Final = 16  # hexadecimal digits of a digest: 64 bits
 WORST: Final = 2.0  # the largest relative difference: two numbers of opposite sign, or a number and NaN

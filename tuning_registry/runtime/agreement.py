@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from tuning_registry.errors import AgreementError, printable
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import dump_json
-from tuning_registry.model.names import rank_ranges
+from tuning_registry.model.names import ranks_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
-from tuning_registry.runtime.control import active_session, policy_changes
+from tuning_registry.runtime.control import active_policy, active_session, policy_changes
+from tuning_registry.runtime.guard import warn_once
 from tuning_registry.runtime.job.collectives import Group, all_gather_bytes, all_gather_numbers, current_group
 from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.known_choices import (
@@ -27,6 +28,7 @@ from tuning_registry.runtime.known_choices import (
     members,
 )
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
+from tuning_registry.wording import count_of, list_some
 
 
 class Disagreement(NamedTuple):
@@ -46,7 +48,7 @@ class Disagreement(NamedTuple):
 
     def __str__(self) -> str:
         """The entry and the ranks that chose each config, on one line."""
-        sides = "; ".join(f"ranks {rank_ranges(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
+        sides = "; ".join(f"{ranks_text(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
         return printable(f"{self.kernel} {self.key} on {self.arch}: {sides}")
 
 
@@ -158,7 +160,8 @@ def verify_choices(group: Any = None) -> Agreement:
         _report(where, known, result, is_speaker=where.rank == 0 or where.rank in differ_in_gaps)
     if found and session is not None and session.policy.verify_strict:
         raise AgreementError(
-            f"{len(found)} of {compared} entries differ between {where.size} ranks: " + " | ".join(map(str, found[:10]))
+            f"{where.size} ranks chose different configs for {len(found)} of {count_of(compared, 'entry')}: "
+            + list_some(list(map(str, found)), " | ", shown=3)
         )
     return result
 
@@ -233,6 +236,10 @@ def _report(where: Group, known: KnownChoices, result: Agreement, *, is_speaker:
         if known.is_first(("other code", kernel)):
             warn("ranks launched different code under the name %s, so their configs of it were not compared: the source of "
                  "the function differs. Do they run the same version of its package?", kernel)  # fmt: skip
-    for disagreement in result.disagreements:
-        if known.is_first((disagreement.arch, disagreement.kernel, disagreement.key)):
-            warn("ranks disagree on %s", disagreement)
+    news = [one for one in result.disagreements if known.is_first((one.arch, one.kernel, one.key))]
+    for disagreement in news:
+        warn("ranks disagree on %s", disagreement)
+    policy = active_policy()
+    if news and policy is not None and policy.on_miss == "tune":
+        warn_once("tune", "on_miss is tune, so each rank times the keys that the table does not have; pin these keys, or choose "
+                  "another on_miss, if ranks must agree")  # fmt: skip

@@ -18,10 +18,11 @@ class Choice(NamedTuple):
         key: Shape key.
         config: Canonical text of the chosen config.
         source: `timed` (Triton measured it here), `echo` (from Triton's disk cache), `single` (no choice),
-            `table`, `block_sizes`, `min_cost` or `chaos`.
+            `table`, `nearest`, `block_sizes`, `min_cost` or `chaos`.
         invariant: Whether the policy states that the config cannot change results: agreement skips it.
         function: SHA-256 of the source of the kernel's function; empty if there is no source. Functions of several
             sources may share a name (factories, generated code).
+        nearest: The recorded key that is nearest, if the source is `nearest`; else empty.
     """
 
     arch: str
@@ -31,6 +32,7 @@ class Choice(NamedTuple):
     source: str
     invariant: bool = False
     function: str = ""
+    nearest: str = ""
 
     @property
     def place(self) -> tuple[str, str, str]:

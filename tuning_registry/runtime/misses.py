@@ -13,6 +13,7 @@ from tuning_registry.runtime.policies.policy import AutotunePolicy
 FAULT: Final = "fault"  # the reason of a miss: in this package, before the table could be asked
 _LOGGED: Final = 20  # a job may miss thousands of keys on each rank
 _INSTEAD: Final[Mapping[str, str]] = {
+    "nearest": "choosing by the closest recorded keys; the nearest is",
     "min_cost": "launching the candidate with the lowest static estimate",
     "block_sizes": "launching by the policy's block_sizes",
     "timed": "Triton tunes it",
@@ -29,7 +30,8 @@ class Miss(NamedTuple):
         key: Shape key; empty if the call has none.
         reason: `no table`, `no kernel`, `no key`, `unusable entry`, `banned`, `not a candidate`, `ambiguous config`,
             `pruned away`, `unsupported key` or `fault` (in this package; see the log).
-        source: What decided instead: `block_sizes`, `min_cost` or `timed`; `error` if the launch was refused.
+        source: What decided instead: `nearest`, `block_sizes`, `min_cost` or `timed`; `error` if the launch was refused.
+        nearest: The recorded key that is nearest, if the source is `nearest`; else empty.
     """
 
     arch: str
@@ -37,6 +39,12 @@ class Miss(NamedTuple):
     key: str
     reason: str
     source: str
+    nearest: str = ""
+
+    @property
+    def instead(self) -> str:
+        """What decided instead, with the key that it came from."""
+        return f"{self.source} {self.nearest}" if self.nearest else self.source
 
 
 class MissLog:
@@ -74,8 +82,15 @@ class MissLog:
         """Every miss once, in order of occurrence."""
         return tuple(self._misses.copy().values())
 
+    def is_tuned(self, arch: str, kernel: str, key: str) -> bool:
+        """Whether a key was missed and left to Triton."""
+        miss = self._misses.get((arch, kernel, key))
+        return miss is not None and miss.source == "timed"
+
     def _instead(self, miss: Miss) -> str:
         instead = _INSTEAD[miss.source]
+        if miss.nearest:
+            return f"{instead} {miss.nearest}"
         if miss.source == "min_cost" and self._policy.block_sizes_of(miss.kernel):
             instead += " (no candidate has the policy's block_sizes)"
         return instead

@@ -16,8 +16,8 @@ from tuning_registry.db.url import parse_url
 from tuning_registry.errors import ConflictError
 from tuning_registry.model.records import TWO_SOURCES
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest import notices
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.registry import Registry
 

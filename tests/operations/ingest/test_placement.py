@@ -15,9 +15,9 @@ from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestReport
 from tuning_registry.operations.reports.status import describe_status
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.runs import list_runs, withdraw_run
 
 REAL = sorted(H200.glob("rec.rank*.json"))
@@ -81,7 +81,7 @@ def test_a_clock_that_stands_still_or_goes_back_refuses_no_replacement(
 def test_versions_stated_later_are_not_silently_dropped(store: Store, tmp_path: Path) -> None:
     (path,) = write_ranks(tmp_path, [A])
     take(store, path)
-    with pytest.raises(ConflictError, match="the same content but other versions"):
+    with pytest.raises(ConflictError, match="is already in the database with other versions"):
         take(store, path, triton="3.6.0")
     assert take(store, path, triton="3.6.0", replace=True).replaced == 1
     assert take(store, path).already == 1  # a missing field never differs

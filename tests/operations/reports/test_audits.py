@@ -18,11 +18,11 @@ from tuning_registry.errors import RecordingError
 from tuning_registry.formats.table import read_table
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.tally import find_disagreements
 from tuning_registry.operations.ingest.ingest import ingest
 from tuning_registry.operations.reports.audits import find_audits, invariant_kernels
 from tuning_registry.operations.reports.explain import explain
 from tuning_registry.operations.reports.ranks import compare_ranks
-from tuning_registry.operations.reports.votes import find_disagreements
 from tuning_registry.registry import Registry
 
 CONFIGS = [config(B=size) for size in (16, 32, 64, 128)]

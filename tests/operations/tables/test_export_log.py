@@ -16,7 +16,7 @@ from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.formats.loader import load
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.reports.votes import find_winners
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import list_exports, remember_export
 
@@ -52,7 +52,7 @@ def test_each_export_to_a_file_is_remembered(cli: Cli, tmp_path: Path) -> None:
     assert cli("export", "--arch", "sm90", "-o", file).exit_code == 0
     assert cli("export", "--arch", "sm90").exit_code == 0  # to stdout: nobody can load that by its digest
     (row,) = json.loads(cli("exports", "--format", "json").stdout)
-    assert row["digest"] == json.loads(file.read_text())["tuning_registry"]["digest"]
+    assert row["digest"] == json.loads(file.read_text())["tuning_registry"]["selection_digest"]
     assert (row["output"], row["filters"], row["runs"]) == (str(file), {}, ["july"])
     assert re.fullmatch(r"\S+@\S+", row["exported_by"])
     assert "1 export" in cli("exports", "--digest", row["digest"][:8]).stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db.queries.recordings import counting_recordings
+from tuning_registry.db.queries.selected import counting_recordings
 from tuning_registry.db.schema import kernel_sources, recorded_runs, recording_archs, recordings
 from tuning_registry.model.selection import Selection
 

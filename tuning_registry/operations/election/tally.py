@@ -8,22 +8,24 @@ from typing import Any, Final
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Row
+from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.results import Result
-from tuning_registry.model.selection import MISSING
+from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, shape_of
 from tuning_registry.operations.mixed_code import Sources
 from tuning_registry.rules.audits import Bits, bits_of
 from tuning_registry.rules.evidence import Policy
-from tuning_registry.wording import list_some
+from tuning_registry.wording import count_of, list_some
 
 # In `Winner.decided_by`, next to the policies.
 PINNED: Final = "pin"
 SAME_BITS: Final = "same bits"  # the table in use: no timed config is known to give the same results
+TIE_BY_TIME: Final = "majority, tie by time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,9 @@ class EntryVotes(Result):
 
     def __str__(self) -> str:
         """One readable line."""
-        shown = ", ".join(f"{choice.count} votes for {short_config(choice.config)}" for choice in self.choices)
+        shown = ", ".join(
+            f"{count_of(choice.count, 'vote')} for {short_config(choice.config)}" for choice in self.choices
+        )
         return printable(f"{self.arch} {self.kernel} {self.key}: {shown or 'no votes'}")
 
 
@@ -134,7 +138,7 @@ class Winner(EntryVotes):
     """An entry with the config that it gets: the first of its choices.
 
     Attributes:
-        decided_by: The policy, `pin`, or `same bits`.
+        decided_by: The policy; `majority, tie by time`; `pin`; or `same bits`.
         banned: Number of chosen configs that a ban keeps from being elected.
         stale: Number of recordings that chose from other candidates than the newest one (`VotesByShape.stale`).
     """
@@ -168,8 +172,23 @@ class Winner(EntryVotes):
 
     def __str__(self) -> str:
         """One readable line."""
-        support = f"{self.choices[0].count} of {self.votes} votes"
+        support = f"{self.choices[0].count} of {count_of(self.votes, 'vote')}"
         return printable(f"{self.arch} {self.kernel} {self.key}: {short_config(self.config)} ({support})")
+
+
+def find_disagreements(store: Store, selection: Selection) -> tuple[list[EntryVotes], int]:
+    """Entries for which ranks of one version group chose more than one config, with the ranks behind each.
+
+    A rank that never ran a key does not vote on it, so its absence is not a disagreement.
+
+    Returns:
+        The entries, and the number of all entries that have votes.
+
+    Raises:
+        SelectionError, DatabaseError: As for `winners.find_winners`.
+    """
+    with store.reading() as reading:
+        return split_entries(VotesByShape(reading, selection))
 
 
 def split_entries(votes: VotesByShape) -> tuple[list[EntryVotes], int]:

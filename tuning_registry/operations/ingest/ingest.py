@@ -40,7 +40,7 @@ class IngestReport(Result):
         completed: Recordings that were, and got votes, observations or timings that they lacked.
         already: Recordings that were, with everything that was read.
         replaced: Old recordings that are now superseded.
-        withdrawn: Recordings of withdrawn runs, left unchanged.
+        withdrawn: Recordings of withdrawn runs and ranks, left unchanged.
         votes: Votes inserted.
         timings: Timings of candidates inserted.
         observations: Observations inserted.
@@ -103,7 +103,7 @@ class IngestReport(Result):
             "already ingested": self.already,
             "completed": self.completed,
             "superseded": self.replaced,
-            "of a withdrawn run (not changed; registry runs restore makes it count again)": self.withdrawn,
+            "withdrawn (not changed; to count them again, use registry runs restore)": self.withdrawn,
             "skipped": len(self.skipped),
         }
         return ", ".join([*parts, *(f"{count:,} {what}" for what, count in others.items() if count)])

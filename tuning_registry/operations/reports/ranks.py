@@ -18,7 +18,7 @@ from tuning_registry.errors import printable
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import check_packages
-from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, shape_of
+from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, by_environment, shape_of
 from tuning_registry.operations.mixed_code import MixedCode, find_mixed_code
 from tuning_registry.rules.audits import alone
 from tuning_registry.rules.outliers import Spread, spread_of
@@ -219,7 +219,9 @@ def _add_ratios(
     for entry in entry_ids:
         groups: dict[int, Shape] = {}
         for config, rows in itertools.groupby(votes.reading.bulk(queries.timings.medians_on(entry)), _first):
-            for environment, times in _by_environment(rows, votes.environments):
+            medians = [(recording, median) for _, recording, median in rows]
+            whose = [votes.environments.get(recording) for recording, _ in medians]
+            for environment, times in by_environment(medians, whose).items():
                 if environment not in groups:
                     groups[environment] = votes.shape_in(entry, environment)
                 shape = groups[environment]
@@ -230,17 +232,6 @@ def _add_ratios(
         if middle > 0:
             for recording, median in times:
                 counts[recording].ratios.append(median / middle)
-
-
-def _by_environment(
-    rows: Iterable[tuple[int, int, float]], environments: Mapping[int, int]
-) -> Iterable[tuple[int, list[tuple[int, float]]]]:
-    """`(recording, median)` of the recordings that count, by environment. Usually all are from one."""
-    times = [(recording, median) for _, recording, median in rows if recording in environments]
-    found = {environments[recording] for recording, _ in times}
-    if len(found) == 1:
-        return [(found.pop(), times)]
-    return [(one, [pair for pair in times if environments[pair[0]] == one]) for one in sorted(found)]
 
 
 def _rank(row: Row, count: _Count) -> Rank:

@@ -19,16 +19,18 @@ from tuning_registry.wording import list_some
 
 
 def what_there_is(store: Store, kernel: str | None = None) -> str:
-    """One line for a query that matched nothing: the recorded values of the filters, and kernels with a similar name."""
+    """One line for a query that matched nothing: kernels with a similar name, or the recorded values of the filters."""
     with store.reading() as reading:
         archs = sorted({row["arch"] for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
         facts = reading.rows(queries.recordings.facts(Selection()))
         similar = _similar_kernels(reading, archs, kernel) if kernel else []
+    if similar:
+        return f"kernels with a similar name: {list_some(similar, shown=2)}"
     parts = {
         "archs": archs,
         "triton": sorted({row["triton"] or MISSING for row in facts}),
         "runs": list(dict.fromkeys(row["run"] for row in reversed(facts))),
-    } | ({"similar kernels": similar} if similar else {})
+    }
     there = "; ".join(f"{name}: {list_some(found)}" for name, found in parts.items())
     withdrawn = sum(run.withdrawn_at is not None for run in list_runs(store))
     return there + (f" ({withdrawn:,} withdrawn)" if withdrawn else "")

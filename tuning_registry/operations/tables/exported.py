@@ -9,6 +9,7 @@ from typing import Any, Final
 from tuning_registry.errors import printable
 from tuning_registry.model.results import Result
 from tuning_registry.operations.election.generalizing import Saving
+from tuning_registry.operations.tables.evidence import Evidence
 from tuning_registry.wording import count_of
 
 UNKNOWN_DEVICE: Final = "unknown device"
@@ -24,14 +25,17 @@ class Export(Result):
         entries: Entries written.
         disagreements: Elected entries for which ranks chose more than one config.
         ties: Elected entries whose winner was decided by its text alone.
+        ties_by_time: Elected entries with equally many votes for several configs, of which the timings chose one.
         dropped: Entries that the thresholds left out.
         banned_out: Entries left out because every config is banned.
-        with_bans: Elected entries some of whose chosen configs are banned.
+        with_bans: Entries that votes or timings decided and some of whose chosen configs are banned.
         pinned: Entries that a pin decided.
+        pinned_banned: Of these, entries whose pin overrides a ban of its config for every key of the kernel.
         undecided: Entries that the policy's timings could not decide; they have the majority's config.
         kept_for_bits: Entries that keep the config of the table in use, because a faster one is not known to give the same
             bits.
         stale: Elected entries with votes that chose from other candidates than the newest recording.
+        evidence: The slowdowns in the table, for keys that are not in it; false if there are none.
         saving: The effect of generalizing; None if it was not asked for.
         devices: Recordings by device, largest share first.
     """
@@ -41,19 +45,22 @@ class Export(Result):
     entries: int
     disagreements: int
     ties: int
+    ties_by_time: int
     dropped: int
     banned_out: int
     with_bans: int
     pinned: int
+    pinned_banned: int
     undecided: int
     kept_for_bits: int
     stale: int
     saving: Saving | None
+    evidence: Evidence
     devices: Mapping[str, int]
 
     @property
     def digest(self) -> str:
-        """The digest that the table states and that training logs show."""
+        """The digest of the table's entries, as the table states it."""
         return str(self.payload["tuning_registry"]["digest"])
 
     @property
@@ -68,10 +75,12 @@ class Export(Result):
             "entries",
             "disagreements",
             "ties",
+            "ties_by_time",
             "dropped",
             "banned_out",
             "with_bans",
             "pinned",
+            "pinned_banned",
             "undecided",
             "kept_for_bits",
             "stale",
@@ -82,10 +91,11 @@ class Export(Result):
             "selection_digest": self.selection_digest,
             **{name: getattr(self, name) for name in counts},
             "saving": None if self.saving is None else asdict(self.saving),
+            "evidence": {"keys": self.evidence.keys, "bytes": self.evidence.size},
             "devices": dict(self.devices),
         }
 
     def __str__(self) -> str:
         """One readable line."""
         arch = printable(self.payload["arch"])
-        return f"table of {arch} with {count_of(self.entries, 'entry')}, digest {self.digest[:16]}"
+        return f"table of {arch} with {count_of(self.entries, 'entry')}, digest {self.selection_digest[:16]}"

@@ -7,10 +7,11 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.loader import installed_triton
-from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS
+from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS, live_text, match_text, value_text
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
-from tuning_registry.model.canonical import live_config_text, text_digest
+from tuning_registry.model.canonical import text_digest
+from tuning_registry.rules.unseen_keys import suggest
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.wording import count_of
 
@@ -30,9 +31,11 @@ class Decision(NamedTuple, Generic[C]):
 
     Attributes:
         candidate: The kernel's own config object; None leaves the choice to Triton (invariant kernels only).
-        source: `table`, `block_sizes`, `min_cost`, `single` (only one candidate), `chaos`, or `timed` (by Triton).
-        miss: Why the table did not decide; empty on a hit, or if there was nothing to decide.
-        entry: The kernel and key of the table entry that decided; empty strings if none did.
+        source: `table`, `block_sizes`, `nearest`, `min_cost`, `single` (only one candidate), `chaos`, or `timed` (by
+            Triton).
+        miss: Why no entry of the table decided; empty on a hit, or if there was nothing to decide.
+        entry: The kernel and key of the table entry that decided; of the nearest entry if the source is `nearest`; else
+            empty strings.
     """
 
     candidate: C | None
@@ -40,14 +43,20 @@ class Decision(NamedTuple, Generic[C]):
     miss: str = ""
     entry: tuple[str, str] = ("", "")
 
+    @property
+    def nearest(self) -> str:
+        """The key that `nearest` found; empty if another rule decided."""
+        return self.entry[1] if self.source == "nearest" else ""
+
 
 def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[C], table: TunedTable,
            policy: AutotunePolicy, rank: int = 0, *, other_spellings: Sequence[str] = (),
            failed: Sequence[C] = ()) -> Decision[C]:  # fmt: skip
     """Decide which candidate to launch.
 
-    The table entry decides. Without one, the policy's block sizes decide, then the static estimate, or the
-    launch is refused (`on_miss="error"`). A candidate that the kernel's pruning dropped, or that the table bans for
+    The table entry decides, be it of this key or of `*`. Without one, the policy's block sizes decide, then `on_miss`:
+    the recorded keys around this one (`rules.unseen_keys`), the static estimate, Triton, or nobody. What `nearest`
+    cannot decide, the static estimate does. A candidate that the kernel's pruning dropped, or that the table bans for
     this kernel and key, is never launched. The answer depends on the arguments only.
 
     Args:
@@ -77,19 +86,19 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
     miss = miss or FAILED
     if len(pruned) == 1 and miss in _NO_ENTRY:
         return Decision(left[0], "single")
-    ordered = _in_declaration_order(configs, left)
-    stated = _stated(ordered, policy.block_sizes_of(kernel))
+    stated = _stated(_in_declaration_order(configs, left), policy.block_sizes_of(kernel))
     if stated:
         return Decision(min(stated, key=static_estimate), "block_sizes", miss)
-    if policy.is_invariant(kernel) and len(pruned) > 1:
+    if (policy.is_invariant(kernel) or policy.on_miss == "tune") and len(pruned) > 1:
         return Decision(None, "timed", miss)
     if policy.on_miss == "error":
         raise LaunchError(
             f"no config to pin for {kernel}, key {key or '(none)'}, on {table.arch}: {miss} ({describe_table(table)}). "
             f"{WHY_AMBIGUOUS if miss == AMBIGUOUS else 'Record this key and export it'}, set block_sizes, or set on_miss to "
-            "min_cost.", miss,
+            "nearest.", miss,
         )  # fmt: skip
-    return Decision(cheapest(configs, left), "min_cost", miss)
+    found = _by_nearest(kernel, key, left, table, other_spellings) if policy.on_miss == "nearest" else None
+    return found._replace(miss=miss) if found else Decision(cheapest(configs, left), "min_cost", miss)
 
 
 def allowed_candidates(kernel: str, key: str | None, candidates: Sequence[C], table: TunedTable,
@@ -153,6 +162,25 @@ def _from_table(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequ
     return match.candidate, match.reason, (match.kernel, match.key)
 
 
+def _by_nearest(kernel: str, key: str | None, left: Sequence[C], table: TunedTable,
+                other_spellings: Sequence[str]) -> Decision[C] | None:  # fmt: skip
+    """What the recorded keys around this one suggest; None if none of them speaks for a candidate."""
+    if key is None:
+        return None
+    candidates = [(candidate, live_text(candidate)) for candidate in left]
+    texts = [text for _, text in candidates if text is not None]
+    while texts:
+        found = suggest(table, kernel, key, texts, other_spellings)
+        if found is None:
+            break
+        candidate, _ = match_text(found.config, candidates)
+        if candidate is not None:
+            return Decision(candidate, "nearest", entry=(found.kernel, found.key))
+        # Several candidates differ in their hook alone, so none of them is named. See docs/decisions.md, D19.
+        texts = [text for text in texts if value_text(text) != value_text(found.config)]
+    return None
+
+
 def _in_declaration_order(configs: Sequence[C], pruned: Sequence[C]) -> list[C]:
     """`pruned` in the order of `configs`: a performance model may sort the candidates that it leaves."""
     place = {id(config): index for index, config in enumerate(configs)}
@@ -177,6 +205,6 @@ def _chaotic(kernel: str, key: str | None, pruned: Sequence[C], rank: int) -> C:
 
     Candidates are ordered by their canonical texts, so that the result does not depend on how a pruner sorts.
     """
-    ordered = sorted(pruned, key=lambda candidate: live_config_text(candidate) or "")
+    ordered = sorted(pruned, key=lambda candidate: live_text(candidate) or "")
     start = int(text_digest(f"{kernel}\n{key}")[:8], 16)
     return ordered[(start + rank) % len(ordered)]

@@ -119,7 +119,7 @@ class Pinning:
             guarded("noting a miss", self._session.note_refusal, call.autotuner, Miss("", kernel, "", FAULT, "error"))
             raise LaunchError(
                 f"{kernel} could not be pinned because of a fault in tuning_registry itself; the log describes the fault. "
-                "To launch it anyway, set on_miss to min_cost.", FAULT,
+                "To launch it anyway, set on_miss to nearest.", FAULT,
             )  # fmt: skip
         allowed = self._never_banned(kernel, arch, pruned)
         candidate = guarded("estimating costs", cheapest, call.autotuner.configs, allowed)

@@ -1,14 +1,14 @@
 """Audits of candidates: which give equal bits, which differ between runs, which are outside the tolerance.
 
-Revision: 0005
-After: 0004
+Revision: 0006
+After: 0005
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
