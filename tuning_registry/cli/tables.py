@@ -81,6 +81,14 @@ def export(
             help="Refuse to slow down an entry of the table already in FILE by more than this.",
         ),
     ] = None,
+    same_bits_as: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Replace a config of this table only by one that audits found to give the same bits. Needs a policy "
+            "that judges by time.",
+        ),
+    ] = None,
     min_votes: Annotated[int, typer.Option(metavar="N", help="Leave out entries with fewer votes.")] = 1,
     min_agreement: Annotated[
         float,
@@ -100,6 +108,7 @@ def export(
         generalize_percent=generalize,
         max_regression_percent=max_regression,
         replaced=_replaced_table(output) if max_regression is not None else None,
+        same_bits_as=None if same_bits_as is None else read_table(same_bits_as),
     )
     made = export_table(store, target.selection, options)
     write_export(made, output)
@@ -149,6 +158,9 @@ def write_export(made: Export, output: Path | None) -> None:
         "{} decided with some configs banned (see registry overrides)": made.with_bans,
         "{} left out because every config is banned": made.banned_out,
         "{} without enough timings for the policy; used the majority's config": made.undecided,
+        "{} kept from the table in use: a faster config is not known to give the same bits (see registry audit)": (
+            made.kept_for_bits
+        ),
         "{} with votes that chose from other candidates than the newest recording (stale in registry winners)": (
             made.stale
         ),

@@ -11,11 +11,12 @@ from tuning_registry.log import warn
 from tuning_registry.model.canonical import live_config_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
-from tuning_registry.runtime.job.devices import UNKNOWN, Device, Devices
+from tuning_registry.runtime.job.devices import UNKNOWN, Device, Devices, loaded_torch
 from tuning_registry.runtime.misses import Miss, MissLog
 from tuning_registry.runtime.pinning.decision import FAILED, UNSUPPORTED_KEY, Decision, describe_table
 from tuning_registry.runtime.pinning.launches import Pinning
 from tuning_registry.runtime.pinning.tables import TableSource
+from tuning_registry.runtime.policies.fields import SEEDED
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.summary import log_end
 from tuning_registry.runtime.triton import coverage, watch
@@ -131,6 +132,21 @@ class Session:
             self._reach_timed(tuning)
             self.coverage.gap(kernel, tuning.key or "", doubt)
 
+    def times(self, tuning: watch.Tuning, call: Call) -> None:
+        """Audit the candidates on copies of the call's tensors, if the policy requests it."""
+        if not self._audits(tuning.kernel) or is_interpreted(call.autotuner) or loaded_torch() is None:
+            return
+        if tuning.is_whole and tuning.candidates:
+            # Needs torch, and takes milliseconds to import.
+            from tuning_registry.runtime.audit.candidates import audit  # noqa: PLC0415
+
+            tuning.audited = audit(
+                call, tuning.candidates, seeded=self.policy.audit == SEEDED, limit_bytes=self.policy.audit_memory
+            )
+
+    def _audits(self, kernel: str) -> bool:
+        return self.policy.audit is not False and self.policy.mode == "record" and self.policy.in_scope(kernel)
+
     def tuned(self, tuning: watch.Tuning) -> None:
         """Note Triton's choice, and record it in mode `record`, or in mode `pinned` with `on_miss="tune"`."""
         kernel, key = tuning.kernel, tuning.key
@@ -151,6 +167,8 @@ class Session:
             recorder = self._recorder_for(tuning.autotuner, device)
             if recorder is not None:
                 self.warn_if_unknown(device.arch)
+                if self._audits(kernel):
+                    recorder.keep_audit((device.arch, kernel, key), tuning)
                 recorder.keep((device.arch, kernel, key), tuning)
 
     def report(self, adapter: Adapter | None) -> CoverageReport:

@@ -11,9 +11,11 @@ from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.same_bits import SameBits
 from tuning_registry.operations.election.shares import Shares
 from tuning_registry.operations.election.tally import (
     PINNED,
+    SAME_BITS,
     TIE_BY_TIME,
     ConfigVotes,
     EntryVotes,
@@ -79,6 +81,7 @@ def elect_entries(
     ties: str = Ties.TEXT,
     *,
     every_choice: bool = False,
+    same_bits: SameBits | None = None,
 ) -> Election:
     """The config of every entry of a selection.
 
@@ -91,6 +94,7 @@ def elect_entries(
         policy: Who decides.
         ties: Who decides between configs with equally many votes.
         every_choice: Read every choice in any case.
+        same_bits: The table whose results the election must not change, for a policy that judges by time.
     """
     policy, ties = Policy(policy), Ties(ties)
     votes = VotesByShape(reading, selection)
@@ -105,7 +109,8 @@ def elect_entries(
     undecided = 0
     voted = entries_of(votes.choices)
     for entry in voted if policy is Policy.MAJORITY else _with_shared(voted, shares):
-        winner, was_decided = _elect_one(entry, overrides, policy, ties, votes, in_shares=entry.shape in shares)
+        in_shares = entry.shape in shares
+        winner, was_decided = _elect_one(entry, overrides, policy, ties, votes, same_bits, in_shares=in_shares)
         undecided += not was_decided
         if winner is None:
             left_out.append(entry)
@@ -118,7 +123,14 @@ def elect_entries(
 
 
 def _elect_one(
-    entry: EntryVotes, overrides: Overrides, policy: Policy, ties: Ties, votes: VotesByShape, *, in_shares: bool
+    entry: EntryVotes,
+    overrides: Overrides,
+    policy: Policy,
+    ties: Ties,
+    votes: VotesByShape,
+    same_bits: SameBits | None = None,
+    *,
+    in_shares: bool,
 ) -> tuple[Winner | None, bool]:
     """The entry with its elected config, None if every config is banned; and whether the policy could decide."""
     banned = overrides.banned(entry.arch, entry.kernel, entry.key)
@@ -126,6 +138,16 @@ def _elect_one(
     pin = overrides.pin(entry.arch, entry.kernel, entry.key)
     if pin is not None:
         return _with_winner(entry, pin.config, allowed, PINNED), True
+    held = None if same_bits is None else same_bits.config_of(entry)
+    if same_bits is not None and held is not None and held not in banned:
+        times = votes.timings_by_config(entry.shape)
+        same = same_bits.allowed(entry, held, votes)
+        config = elect(policy, times, {one for one in times if one in banned or one not in same}, in_shares=in_shares)
+        same_bits.kept += config in {None, held} and elect(policy, times, banned, in_shares=in_shares) not in {
+            None,
+            held,
+        }
+        return _with_winner(entry, config or held, allowed, policy if config else SAME_BITS), True
     timed = _by_time(policy, entry, votes, banned, in_shares=in_shares)
     was_decided = policy is Policy.MAJORITY or timed is not None
     if timed is not None:

@@ -18,7 +18,15 @@ from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.generalizing import Kernels, Saving, generalize_entries
-from tuning_registry.operations.election.tally import PINNED, TIE_BY_TIME, EntryVotes, Winner, check_packages
+from tuning_registry.operations.election.same_bits import SameBits
+from tuning_registry.operations.election.tally import (
+    PINNED,
+    SAME_BITS,
+    TIE_BY_TIME,
+    EntryVotes,
+    Winner,
+    check_packages,
+)
 from tuning_registry.operations.election.versions import common_packages, refuse_mixed
 from tuning_registry.operations.election.winners import Election, elect_entries
 from tuning_registry.operations.overrides import refuse_expired
@@ -48,6 +56,8 @@ class ExportOptions:
         generalize_percent: Make one `*` entry per kernel, accepting this slowdown; None for no `*` entries.
         max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None for any slowdown.
         replaced: The table that the new one replaces.
+        same_bits_as: Replace a config of this table only by one that audits found to give the same bits; None to allow
+            any.
         source: Text for the table's `source`; by default the sources that the recordings state.
         today: UTC day on which overrides are judged, `YYYY-MM-DD`; by default the current one.
     """
@@ -60,6 +70,7 @@ class ExportOptions:
     generalize_percent: float | None = None
     max_regression_percent: float | None = None
     replaced: TunedTable | None = None
+    same_bits_as: TunedTable | None = None
     source: str | None = None
     today: str | None = None
 
@@ -79,6 +90,11 @@ class ExportOptions:
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise UsageError(f"--{name} {value}: expected a percentage of at least 0")
 
+        if self.same_bits_as is not None and (self.policy is Policy.MAJORITY or self.generalize_percent is not None):
+            raise UsageError(
+                "--same-bits-as needs a policy that judges by time, and no --generalize; add --policy fastest"
+            )
+
     @property
     def needs_evidence(self) -> bool:
         """Whether timings are needed under any policy."""
@@ -86,7 +102,7 @@ class ExportOptions:
 
     def accept(self, entry: Winner) -> bool:
         """Whether an entry has enough votes and agreement."""
-        if entry.decided_by == PINNED or not entry.votes:  # timed in shares: there are no votes to count
+        if entry.decided_by in {PINNED, SAME_BITS} or not entry.votes:  # timed in shares: there are no votes to count
             return True
         share = Fraction(entry.choices[0].count, entry.votes)
         return entry.votes >= self.min_votes and share >= Fraction(str(self.min_agreement))
@@ -104,7 +120,15 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         raise UsageError("an export needs an architecture; choose one with --arch")
     options = options or ExportOptions()
     with store.reading() as reading:
-        election = elect_entries(reading, selection, options.policy, options.ties, every_choice=options.needs_evidence)
+        same_bits = None if options.same_bits_as is None else SameBits(options.same_bits_as)
+        election = elect_entries(
+            reading,
+            selection,
+            options.policy,
+            options.ties,
+            every_choice=options.needs_evidence,
+            same_bits=same_bits,
+        )
         check_packages(election.votes)
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
         used = _recordings_used(reading, selection, election)
@@ -140,6 +164,7 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         pinned=_count(kept, lambda entry: entry.decided_by == PINNED),
         pinned_banned=_count(kept, lambda entry: _is_pinned_to_banned(entry, election)),
         undecided=election.undecided,
+        kept_for_bits=0 if same_bits is None else same_bits.kept,
         stale=_count(kept, lambda entry: entry.shape in stale),
         saving=saving,
         evidence=evidence,
@@ -219,6 +244,8 @@ def _payload(
     }
     if options.policy != Policy.MAJORITY:
         extra["decided_by_majority"] = election.undecided
+    if options.same_bits_as is not None:
+        extra["same_bits_as"] = options.same_bits_as.digest
     if options.ties != Ties.TEXT:
         extra["ties"] = str(options.ties)
         extra["ties_by_time"] = _count(kept, lambda entry: entry.decided_by == TIE_BY_TIME)

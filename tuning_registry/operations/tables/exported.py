@@ -32,6 +32,8 @@ class Export(Result):
         pinned: Entries that a pin decided.
         pinned_banned: Of these, entries whose pin overrides a ban of its config for every key of the kernel.
         undecided: Entries that the policy's timings could not decide; they have the majority's config.
+        kept_for_bits: Entries that keep the config of the table in use, because a faster one is not known to give the same
+            bits.
         stale: Elected entries with votes that chose from other candidates than the newest recording.
         evidence: The slowdowns in the table, for keys that are not in it; false if there are none.
         in_shares: Elected entries that ranks timed in shares (split).
@@ -54,6 +56,7 @@ class Export(Result):
     pinned: int
     pinned_banned: int
     undecided: int
+    kept_for_bits: int
     stale: int
     in_shares: int
     fewest_ranks: int
@@ -87,6 +90,7 @@ class Export(Result):
             "pinned",
             "pinned_banned",
             "undecided",
+            "kept_for_bits",
             "stale",
             "in_shares",
             "fewest_ranks",

@@ -18,6 +18,7 @@ StrPath = str | os.PathLike[str]
 BlockSizes = Mapping[str, int | Mapping[str, int]]
 
 NODE: Final = "node"  # as a value of `split`: the ranks of each node share the work
+SEEDED: Final = "seeded"
 _KEY: Final = "tuning_registry"  # in the metadata of a dataclass field
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
@@ -169,6 +170,23 @@ def check_repeats(value: object) -> int:
     return value
 
 
+def check_bytes(value: object) -> int:
+    """A number of bytes, at least 0."""
+    if type(value) is not int or value < 0:
+        raise FormatError(
+            f"expected a number of bytes, at least 0, found {value if type(value) is int else kind_of(value)}"
+        )
+    return value
+
+
+def check_audit(value: object) -> bool | str:
+    """True, False, or `seeded`."""
+    if isinstance(value, bool) or value == SEEDED:
+        return value if isinstance(value, bool) else SEEDED
+    found = repr(value) if isinstance(value, str) else kind_of(value)
+    raise FormatError(f"expected True, False or {SEEDED!r}, found {found}")
+
+
 def check_flag(value: object) -> bool:
     """True or False."""
     if type(value) is not bool:
@@ -220,6 +238,16 @@ def parse_flag(text: str) -> bool:
     if text.lower() not in _TRUE | _FALSE:
         raise FormatError(f"expected 1 or 0, found {text!r}")
     return text.lower() in _TRUE
+
+
+def parse_audit(text: str) -> bool | str:
+    """`seeded`, or a flag."""
+    if text.lower() == SEEDED:
+        return SEEDED
+    try:
+        return parse_flag(text)
+    except FormatError:
+        raise FormatError(f"expected 1, 0 or {SEEDED}, found {text[:40]!r}") from None
 
 
 def parse_integer(text: str) -> int:

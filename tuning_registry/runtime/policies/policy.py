@@ -14,7 +14,9 @@ from tuning_registry.runtime.policies.fields import (
     BlockSizes,
     StrPath,
     check_arch,
+    check_audit,
     check_block_sizes,
+    check_bytes,
     check_digest,
     check_flag,
     check_module_names,
@@ -30,6 +32,7 @@ from tuning_registry.runtime.policies.fields import (
     declare,
     kind_of,
     one_of,
+    parse_audit,
     parse_block_sizes,
     parse_flag,
     parse_integer,
@@ -169,6 +172,22 @@ class AutotunePolicy:
             "For debugging: run the kernel's pruning at every pinned launch, and warn if two launches of a key would get "
             "different configs because pruning depends on an argument outside the key. Slow.",
             check_flag, parse=parse_flag,
+        ),
+    )  # fmt: skip
+    audit: bool | str = field(
+        default=False,
+        metadata=declare(
+            "While recording, run every candidate on copies of the call's tensors before it is timed, and record which "
+            "candidates give equal bits: 1, or seeded (the same, with seeded values in floating-point tensors, so that "
+            "results compare across ranks).",
+            check_audit, parse=parse_audit, metavar="1|seeded",
+        ),
+    )  # fmt: skip
+    audit_memory: int = field(
+        default=2 << 30,
+        metadata=declare(
+            "Most memory that the copies of an audited call may take, in bytes. A larger call is not audited.",
+            check_bytes, parse=parse_integer, metavar="BYTES",
         ),
     )  # fmt: skip
     chaos: bool = field(

@@ -13,6 +13,7 @@ from tuning_registry.formats.loader import installed_triton
 from tuning_registry.formats.recording_writer import recording_chunks
 from tuning_registry.locations import absolute_location, is_url, shown_url, user_folder
 from tuning_registry.log import warn
+from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.model.canonical import live_config_text, text_digest
 from tuning_registry.model.names import top_module
 from tuning_registry.model.records import (
@@ -37,6 +38,7 @@ from tuning_registry.runtime.job.place import (
     launched_attempt,
     launched_local_rank,
 )
+from tuning_registry.runtime.recording.audits import Audits
 from tuning_registry.runtime.recording.background_writer import INTERVAL_S, BackgroundWriter
 from tuning_registry.runtime.recording.facts import find_hardware
 from tuning_registry.runtime.recording.identity import Identity
@@ -45,7 +47,14 @@ from tuning_registry.runtime.recording.owners import Owners, is_importable
 from tuning_registry.runtime.recording.recording_file import RecordingFile
 from tuning_registry.runtime.recording.sink import RETRY_BUDGET_S, write_with_retries
 from tuning_registry.runtime.recording.split import Split, earlier_recordings
-from tuning_registry.runtime.recording.tunings import REASONS, differ_in_hooks, texts_of, timings_of
+from tuning_registry.runtime.recording.tunings import (
+    NOT_FOLLOWED,
+    REASONS,
+    REASONS_WITHOUT_AUDIT,
+    differ_in_hooks,
+    texts_of,
+    timings_of,
+)
 from tuning_registry.runtime.triton.keys import source_hash
 from tuning_registry.runtime.triton.share import Share
 from tuning_registry.runtime.triton.watch import SINGLE, TIMED, Tuning
@@ -92,6 +101,7 @@ class Recorder:
         self._hardware: Hardware | None = None
         self._modules_seen: set[str] = set()
         self._notes = Notes()
+        self._audits = Audits()
         self._writer = BackgroundWriter(self._write, self._interval_s, self._complete, stall_s=_STALL_S)
         self._file = RecordingFile(self._prefix, self._beat)
         self._finished = False
@@ -209,6 +219,16 @@ class Recorder:
                           entry[1])  # fmt: skip
             self.vote(entry, config, timings, texts, source)
 
+    def keep_audit(self, entry: Entry, tuning: Tuning) -> None:
+        """Record what the audit of a tuning found, or why there was none; the first audit of an entry counts."""
+        if tuning.origin == SINGLE:
+            return
+        self.start_in_child()
+        audited = tuning.audited or AuditedEntry(skipped=REASONS_WITHOUT_AUDIT.get(tuning.origin, NOT_FOLLOWED))
+        if audited.skipped:
+            warn_once(("audit", entry[1], audited.skipped), "%s is not audited: %s", entry[1], audited.skipped)
+        self._audits.keep(entry, audited)
+
     def recording(self) -> Recording:
         """The present state as a recording."""
         return Recording("", self._header(), **self._notes.sections())
@@ -275,7 +295,7 @@ class Recorder:
             triton=installed_triton() or None, packages=packages, modules=modules, source=self._source,
             id=self._id, attempt=launched_attempt(), local_rank=launched_local_rank(), device_uuid=device.uuid,
             hardware=self._hardware or Hardware(), sources=self._notes.sources(),
-            extra={} if self._split is None else self._split.extra(),
+            extra=self._audits.extra() | ({} if self._split is None else self._split.extra()),
         )  # fmt: skip
 
     def _write(self) -> bool:

@@ -260,6 +260,7 @@ class Adapter:
                         f"{kernel_name(autotuner)} (keys: {_shown_keys(autotuner, args, meta)}) would be timed inside a "
                         "CUDA-graph capture, which timing breaks. Launch it once before the capture, or pin this key."
                     )
+                guarded("auditing a kernel", self._on_first, Call(autotuner, args, meta))
                 timing = original(autotuner, *args, config=config, **meta)
             except BaseException:  # raised again after the state of the call is dropped
                 guarded("watching a tuning", self._watch.forget, autotuner)
@@ -268,6 +269,11 @@ class Adapter:
             return timing
 
         return _bench
+
+    def _on_first(self, call: Call) -> None:
+        tuning = self._watch.find(call.autotuner)
+        if tuning is not None and tuning.calls == 0:
+            self._handler.times(tuning, call)
 
     def _is_banned(self, call: Call, config: Any) -> bool:
         """Whether a class that prunes its own way is about to time a banned config."""

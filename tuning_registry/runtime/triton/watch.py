@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.triton.keys import Call
 from tuning_registry.runtime.triton.share import Share
@@ -37,10 +38,11 @@ class Tuning:
         winner: The chosen candidate; None during tuning, or if every candidate failed.
         origin: `timed`, `echo` (from Triton's disk cache), `single` (nothing to choose), `failed`, or
             `unmeasured` (the winner's time is NaN).
+        audited: What an audit of the candidates found; None without one.
     """
 
     __slots__ = (
-        "autotuner", "calls", "candidates", "is_told", "is_whole", "kernel", "key", "origin", "timings", "winner",
+        "audited", "autotuner", "calls", "candidates", "is_told", "is_whole", "kernel", "key", "origin", "timings", "winner",
     )  # fmt: skip
 
     def __init__(self, autotuner: Any, kernel: str, key: str | None, is_told: bool = False) -> None:
@@ -54,6 +56,7 @@ class Tuning:
         self.calls = 0
         self.winner: Any = None
         self.origin = TIMED
+        self.audited: AuditedEntry | None = None
 
 
 class Launch(NamedTuple):
@@ -116,6 +119,9 @@ class Handler(Protocol):
 
     def begins(self, tuning: Tuning, doubt: str) -> None:
         """Triton is about to time candidates; `doubt` says why the choice may not be seen (empty: it will be)."""
+
+    def times(self, tuning: Tuning, call: Call) -> None:
+        """Triton is about to time the first candidate with the arguments of this call."""
 
     def tuned(self, tuning: Tuning) -> None:
         """Triton has chosen."""
