@@ -19,7 +19,8 @@ from tuning_registry.log import warn
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.authors import current_user
-from tuning_registry.operations.election.tally import EntryVotes, Winner
+from tuning_registry.operations.election.tally import EntryVotes, Winner, find_disagreements
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
 from tuning_registry.operations.reports.costs import DisagreementCost, find_costs
@@ -29,7 +30,6 @@ from tuning_registry.operations.reports.inventory import RecordedKernel, Recorde
 from tuning_registry.operations.reports.misses import MissedEntry, find_misses
 from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
 from tuning_registry.operations.reports.status import describe_status
-from tuning_registry.operations.reports.votes import find_disagreements, find_winners
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
 from tuning_registry.operations.tables.checking import TableCheck, check_table
 from tuning_registry.operations.tables.differences import compare_tables, compare_with_votes, table_or_run
@@ -90,8 +90,13 @@ class ExportedTable(Result):
 
     @property
     def digest(self) -> str:
-        """The digest of the table's entries, 64 hexadecimal digits. Equal digests mean equal choices."""
+        """The digest of the table's entries, 64 hexadecimal digits."""
         return self.details.digest
+
+    @property
+    def selection_digest(self) -> str:
+        """The digest of all that decides a pin: entries, bans and evidence. Equal digests mean equal choices."""
+        return self.details.selection_digest
 
     @property
     def table(self) -> TunedTable:
@@ -429,27 +434,35 @@ class Registry:
         """Every run with what it recorded, newest first."""
         return list_runs(self._store)
 
-    def withdraw(self, run: str) -> bool:
-        """Stop counting the votes of a run. They are kept, and `restore` counts them again.
+    def withdraw(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
+        """Stop counting the votes of a run, or of some of its ranks. They are kept, and `restore` counts them again.
+
+        Args:
+            run: Name of the run.
+            ranks: Only this rank, or these; empty for the whole run.
 
         Returns:
             Whether this changed anything.
 
         Raises:
-            SelectionError: There is no such run.
+            SelectionError: There is no such run or rank.
         """
-        return withdraw_run(self._store, run)
+        return withdraw_run(self._store, run, _several(ranks))
 
-    def restore(self, run: str) -> bool:
-        """Count the votes of a withdrawn run again.
+    def restore(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
+        """Count the votes of a withdrawn run again, or those of ranks that were withdrawn alone.
+
+        Args:
+            run: Name of the run.
+            ranks: Only this rank, or these; empty for the whole run.
 
         Returns:
             Whether this changed anything.
 
         Raises:
-            SelectionError: There is no such run.
+            SelectionError: There is no such run or rank.
         """
-        return restore_run(self._store, run)
+        return restore_run(self._store, run, _several(ranks))
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
             author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip
@@ -522,9 +535,13 @@ def _selection(filters: Mapping[str, Any], allowed: type = Filters, **fixed: Any
     runs, ranks = given.pop("runs", ()), given.pop("ranks", ())
     return Selection(
         runs=(runs,) if isinstance(runs, str) else tuple(runs),
-        ranks=(ranks,) if isinstance(ranks, int) else tuple(ranks),
+        ranks=_several(ranks),
         **given,
     )
+
+
+def _several(ranks: int | Iterable[int]) -> tuple[int, ...]:
+    return (ranks,) if isinstance(ranks, int) else tuple(ranks)
 
 
 def _table(table: ExportedTable | TunedTable | PathLike) -> TunedTable:

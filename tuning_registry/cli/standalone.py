@@ -47,8 +47,8 @@ def report(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if ranks disagree.")] = False,
 ) -> None:
     """Report the disagreements among recordings. Exits 1 if the recordings hold no votes."""
+    from tuning_registry.operations.election.tally import find_disagreements
     from tuning_registry.operations.ingest.ingest import ingest_in_memory
-    from tuning_registry.operations.reports.votes import find_disagreements
 
     store = ingest_in_memory(paths, track=track_files)
     found, total = find_disagreements(store, Selection())
@@ -60,10 +60,10 @@ def report(
 
 @command(examples=("registry validate sm90.json", "registry validate old.json sm90.json --format json"))
 def validate(
-    paths: Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Table files.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="TABLE", help="Table files.")],
     style: FormatOption = Format.table,
 ) -> None:
-    """Check the form of table files, entry by entry. Lists the problems, and exits 1 if there are any.
+    """Check that table files are valid, entry by entry. Lists the problems, and exits 1 if there are any.
 
     Needs no database. To compare a table with the votes that it comes from, use registry check.
     """

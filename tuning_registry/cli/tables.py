@@ -146,10 +146,11 @@ def write_export(made: Export, output: Path | None) -> None:
         f"wrote {count_of(made.entries, 'entry')} to {where}: {made.disagreements:,} with disagreement "
         f"({made.ties:,} decided by tie-break), {made.dropped:,} left out by thresholds"
     )
+    over_bans = f", {made.pinned_banned:,} of them against a ban" if made.pinned_banned else ""
     if made.payload["tuning_registry"].get("ties"):
         print_message(f"timings decided {made.ties_by_time:,} of {count_of(made.ties_by_time + made.ties, 'tie')}")
     notes = {
-        "{} decided by pins (see registry overrides)": made.pinned,
+        f"{{}} decided by pins{over_bans} (see registry overrides)": made.pinned,
         "{} decided with some configs banned (see registry overrides)": made.with_bans,
         "{} left out because every config is banned": made.banned_out,
         "{} without enough timings for the policy; used the majority's config": made.undecided,
@@ -188,7 +189,7 @@ def write_export(made: Export, output: Path | None) -> None:
 def diff(
     target: Target,
     old: Annotated[
-        str, typer.Argument(metavar="OLD", help="Table file, or name of a run, for the table that its votes elect.")
+        str, typer.Argument(metavar="OLD", help="Table file, or name of a run to use the table that its votes elect.")
     ],
     new: Annotated[
         str | None,
@@ -284,7 +285,8 @@ def check(target: Target, path: Table) -> None:
 def exports(
     target: Target,
     digest: Annotated[
-        str | None, typer.Option("--digest", metavar="HEX", help="Only tables whose digest begins with this.")
+        str | None,
+        typer.Option("--digest", metavar="HEX", help="Only tables whose digest or selection digest begins with this."),
     ] = None,
     arch: Annotated[
         str | None, typer.Option("--arch", metavar="ARCH", help="Only tables of this architecture.")

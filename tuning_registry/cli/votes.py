@@ -25,10 +25,11 @@ from tuning_registry.rules.evidence import Policy
 from tuning_registry.rules.overrides import Overrides
 from tuning_registry.rules.similar_names import similar_names
 from tuning_registry.rules.spellings import alike
-from tuning_registry.wording import count_of
+from tuning_registry.wording import count_of, list_some
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
+    from tuning_registry.model.selection import Selection
     from tuning_registry.operations.election.tally import EntryVotes
     from tuning_registry.operations.reports.explained import Explanation
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 )
 def winners(target: Target, policy: PolicyOption = Policy.MAJORITY, style: FormatOption = Format.table) -> None:
     """Show the elected config of every entry, with its votes."""
-    from tuning_registry.operations.reports.votes import find_winners
+    from tuning_registry.operations.election.winners import find_winners
 
     store = target.open()
     found = find_winners(store, target.selection, policy)
@@ -68,8 +69,8 @@ def disagreements(
     exit_code: ExitCode = False,
 ) -> None:
     """Show the entries on which ranks disagree, and which ranks chose which config."""
+    from tuning_registry.operations.election.tally import find_disagreements
     from tuning_registry.operations.reports.costs import CONFLICT, NOT_TIMED, find_costs
-    from tuning_registry.operations.reports.votes import find_disagreements
 
     store = target.open()
     if cost:
@@ -86,6 +87,7 @@ def disagreements(
         print_data(render_disagreements(split, style))
     print_message(split_of(len(split), total) + more if total else nothing_matches(store, target.selection.kernel))
     _print_overrides(store, split)
+    _print_mixed_code(store, target.selection)
     for texts in sorted({group for entry in split for group in alike(choice.config for choice in entry.choices)}):
         print_message(spelling_note(texts))
     if exit_code and (split or not total):
@@ -104,6 +106,19 @@ def _print_overrides(store: Store, split: Sequence[EntryVotes]) -> None:
         named = ", ".join(f"#{number} {touching[number].action}" for number in sorted(touching))
         print_message(
             f"note: overrides apply to some of these entries ({named}); registry winners shows the configs that result"
+        )
+
+
+def _print_mixed_code(store: Store, selection: Selection) -> None:
+    """Name the kernels whose votes compare different code, whether their ranks disagree or not."""
+    from tuning_registry.operations.mixed_code import find_mixed_code
+
+    with store.reading() as reading:
+        mixed = find_mixed_code(reading, selection)
+    if mixed:
+        print_message(
+            f"warning: ranks of one run ran different code under the name of {count_of(len(mixed), 'kernel')}, so their votes "
+            f"compare different kernels: {list_some([str(found) for found in mixed], '; ')}"
         )
 
 
@@ -267,11 +282,15 @@ def ranks(
     count = count_of(len(fleet.ranks), "rank")
     if not fleet.ranks:
         print_message(nothing_matches(store, target.selection.kernel, "votes or timings"))
-    elif fleet.time_ratio is None and fleet.dissent is None:
+    elif fleet.time_ratio is None and fleet.dissent is None and not fleet.outliers:
         print_message(f"{count}: too few to find outliers")
     else:
         number = len(fleet.outliers)
-        by_votes = "" if fleet.time_ratio is not None else " by votes; there are too few timings to compare speeds"
+        by_votes = (
+            ""
+            if fleet.time_ratio or fleet.dissent is None
+            else " by votes; there are too few timings to compare speeds"
+        )
         print_message(
             f"{number:,} of {len(fleet.ranks):,} ranks {'is an outlier' if number == 1 else 'are outliers'}{by_votes}"
         )

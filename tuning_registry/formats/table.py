@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tuning_registry.errors import FormatError, RecordingError, TableError
+from tuning_registry.errors import FormatError, RecordingError, TableError, describe
 from tuning_registry.formats.bans import Bans
 from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.matching import matching_candidate
@@ -22,16 +22,18 @@ from tuning_registry.formats.table_header import (
     selection_digest,
     with_rule,
 )
-from tuning_registry.model.canonical import check_text, config_text, describe, dump_json, load_config
+from tuning_registry.model.canonical import config_text, dump_json, load_config
 from tuning_registry.model.names import (
     ANY_KEY,
     bare_name,
+    check_text,
     is_known_arch,
     is_positional,
     lookup_key,
     normal_arch,
     positional_key,
 )
+from tuning_registry.wording import count_of
 
 C = TypeVar("C")
 
@@ -114,7 +116,7 @@ class TunedTable:
 
     def __repr__(self) -> str:
         """The architecture and the size, for logs."""
-        return f"<TunedTable {self.arch}: {len(self._texts)} kernels, {len(self)} entries>"
+        return f"<TunedTable {self.arch}: {count_of(len(self._texts), 'kernel')}, {count_of(len(self), 'entry')}>"
 
     @property
     def kernels(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -191,18 +193,20 @@ class TunedTable:
                 return Match(None, "unusable entry", name, str(found))
             if found is not None:
                 text = self._texts[name][found]
-                if self.bans.forbids(kernel, key, text):
+                if self.bans.forbids(kernel, key, text, other_spellings):
                     return Match(None, "banned", name, found)
                 return Match(*matching_candidate(text, candidates), name, found)
             reason = "no key"
         return Match(None, reason)
 
     def _spelling(self, kernel: str, key: str, others: Sequence[str] = ()) -> str | None:
-        """The key in the table that decides about `key`: the same, an equal one, one without names, or `*`."""
-        texts, equal = self._texts.get(kernel, {}), self._spellings.get(kernel, {})
+        """The key in the table that decides about `key`: an equal one, one without names, or `*`.
+
+        If the table has several spellings of one key, the smallest decides for all of them. Triton cannot tell them
+        apart, so the spelling of a call depends on which launch came first.
+        """
+        equal = self._spellings.get(kernel, {})
         for spelt in (key, *others):
-            if spelt in texts:
-                return spelt
             found = equal.get(lookup_key(spelt)) or equal.get(positional_key(spelt))
             if found:
                 return found

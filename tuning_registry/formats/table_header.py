@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, describe
 from tuning_registry.formats.bans import Bans
 from tuning_registry.formats.files import kind_of
-from tuning_registry.model.canonical import describe, dump_json, text_digest
+from tuning_registry.model.canonical import dump_json, text_digest
 from tuning_registry.model.names import is_known_arch, normal_arch
 
 EXTRA: Final = "tuning_registry"  # the one top-level object that this project adds to the seed's form

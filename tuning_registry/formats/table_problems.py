@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tuning_registry.errors import FileError, FormatError, RecordingError, printable
+from tuning_registry.errors import FileError, FormatError, RecordingError, describe, printable
 from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.formats.table_evidence import decode_evidence
 from tuning_registry.formats.table_header import EXTRA, check_shape
-from tuning_registry.model.canonical import config_text, describe, text_digest
+from tuning_registry.model.canonical import config_text, text_digest
 from tuning_registry.model.names import is_known_arch, lookup_key, normal_arch
 from tuning_registry.model.results import Result
 

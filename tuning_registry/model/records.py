@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from tuning_registry.errors import FormatError
-from tuning_registry.model.canonical import check_text, describe, dump_json, text_digest
-from tuning_registry.model.names import normal_distribution
+from tuning_registry.errors import FormatError, describe
+from tuning_registry.model.canonical import dump_json, text_digest
+from tuning_registry.model.names import check_text, normal_distribution
 
 T = TypeVar("T")
 # By architecture, then kernel, then shape key.

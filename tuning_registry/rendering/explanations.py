@@ -11,7 +11,7 @@ from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, Record, columns_in_use, join_lines, render, render_columns
 from tuning_registry.rendering.votes import entry_title, voters_text
-from tuning_registry.wording import count_of
+from tuning_registry.wording import count_of, list_some
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.reports.explained import ExplainedConfig, ExplainedEntry
@@ -48,10 +48,10 @@ def render_explained(
 
 def near_key_text(near: NearKey) -> str:
     """A recorded key and the fields that differ: `M=128|...  (M: 96 requested, 128 recorded)`."""
-    fields = (
+    fields = [
         f"{one.field}: {one.asked or 'none'} requested, {one.recorded or 'none'} recorded" for one in near.differences
-    )
-    return printable(f"{near.key}  ({'; '.join(fields)})")
+    ]
+    return printable(f"{near.key}  ({list_some(fields, '; ', shown=2)})")
 
 
 def _rows(found: ExplainedEntry) -> Iterable[Record]:

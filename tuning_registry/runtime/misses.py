@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS
 from tuning_registry.log import warn
 from tuning_registry.runtime.guard import warn_once
 from tuning_registry.runtime.policies.policy import AutotunePolicy
@@ -12,7 +13,7 @@ from tuning_registry.runtime.policies.policy import AutotunePolicy
 FAULT: Final = "fault"  # the reason of a miss: in this package, before the table could be asked
 _LOGGED: Final = 20  # a job may miss thousands of keys on each rank
 _INSTEAD: Final[Mapping[str, str]] = {
-    "nearest": "choosing by the recorded keys around it, of which the nearest is",
+    "nearest": "choosing by the closest recorded keys; the nearest is",
     "min_cost": "launching the candidate with the lowest static estimate",
     "block_sizes": "launching by the policy's block_sizes",
     "timed": "Triton tunes it",
@@ -67,8 +68,9 @@ class MissLog:
             return False
         number = len(self._misses)
         if number <= _LOGGED:
-            warn("miss for %s, key %s, on %s: %s; %s", miss.kernel, miss.key or "(none)", miss.arch or "(unknown)",
-                 miss.reason, self._instead(miss))  # fmt: skip
+            why = f" ({WHY_AMBIGUOUS})" if miss.reason == AMBIGUOUS else ""
+            warn("miss for %s, key %s, on %s: %s%s; %s", miss.kernel, miss.key or "(none)", miss.arch or "(unknown)",
+                 miss.reason, why, self._instead(miss))  # fmt: skip
         elif number == _LOGGED + 1:
             warn("further misses are counted but not logged; coverage_report() lists them all, and so does "
                  "`registry misses` if this job has a record path")  # fmt: skip

@@ -21,7 +21,8 @@ from tuning_registry.runtime.summary import log_end
 from tuning_registry.runtime.triton import coverage, watch
 from tuning_registry.runtime.triton.adapter import Adapter, current_target
 from tuning_registry.runtime.triton.coverage import Coverage, CoverageReport
-from tuning_registry.runtime.triton.keys import Call, is_interpreted
+from tuning_registry.runtime.triton.keys import Call, is_interpreted, source_hash
+from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
 
 if TYPE_CHECKING:
     from tuning_registry.runtime.recording.recorder import Recorder
@@ -46,6 +47,7 @@ class Session:
         self.tables = TableSource(policy)
         self.misses = MissLog(policy, lambda arch: describe_table(self.tables.table(arch)))
         self._pinning = Pinning(self)
+        self._functions: WeakIdentityMap[str] = WeakIdentityMap()  # hashes of their sources, by autotuner
         self.was_verified = False  # whether the script has called an agreement check
         self._process = os.getpid()
         self._is_closed = False
@@ -130,7 +132,8 @@ class Session:
         device = self.devices.current()
         if tuning.winner is not None:
             source = watch.TIMED if tuning.origin == watch.UNMEASURED else tuning.origin
-            self._note(device.arch, kernel, key, tuning.winner, source)
+            self._note(tuning.autotuner, device.arch, kernel, key, tuning.winner, source,
+                       is_launching=watch.launch_of(tuning.autotuner))  # fmt: skip
         records = self.policy.mode == "record" or (self.policy.mode == "pinned" and self.policy.on_miss == "tune")
         if records and key is not None:
             recorder = self._recorder_for(tuning.autotuner, device)
@@ -145,10 +148,20 @@ class Session:
             gaps += guarded("looking for uncovered autotuners", adapter.unseen) or []
         return CoverageReport(self.coverage.reached(), tuple(gaps), self.misses.all(), fault_counts())
 
-    def _note(self, arch: str, kernel: str, key: str | None, candidate: Any, source: str, nearest: str = "") -> None:
+    def _note(self, autotuner: Any, arch: str, kernel: str, key: str | None, candidate: Any, source: str,
+              nearest: str = "", is_launching: Callable[[], bool] | None = None) -> None:  # fmt: skip
         text = live_config_text(candidate)
         if key is not None and text is not None:
-            self.choices.add(Choice(arch, kernel, key, text, source, self.policy.is_invariant(kernel), nearest))
+            invariant, function = self.policy.is_invariant(kernel), self._function(autotuner)
+            self.choices.add(Choice(arch, kernel, key, text, source, invariant, function, nearest), is_launching)
+
+    def _function(self, autotuner: Any) -> str:
+        """The hash of the source of a kernel's function; empty if there is no source."""
+        known = self._functions.get(autotuner)
+        if known is None:
+            known = guarded("reading the source of a kernel", source_hash, autotuner) or ""
+            self._functions.put(autotuner, known)
+        return known
 
     def _is_tuned(self, tuning: watch.Tuning) -> bool:
         """Whether the policy leaves a tuning to Triton, because the table does not have its key."""
@@ -179,7 +192,7 @@ class Session:
         if is_news:
             self._record_miss(call.autotuner, _miss_of(call, arch, key, decision), candidate)
         if candidate is not None:
-            self._note(arch, call.kernel, key, candidate, decision.source, decision.nearest)
+            self._note(call.autotuner, arch, call.kernel, key, candidate, decision.source, decision.nearest)
             recorder = self._recorder_for(call.autotuner, self.devices.current())
             if decision.source == "chaos" and key is not None and recorder is not None:
                 recorder.observe((arch, call.kernel, key), live_config_text(candidate), "chaos")

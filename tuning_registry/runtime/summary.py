@@ -10,7 +10,7 @@ from tuning_registry.locations import shown_url
 from tuning_registry.log import warn
 from tuning_registry.model.names import lookup_key
 from tuning_registry.runtime.choices import ChoiceLog
-from tuning_registry.runtime.job.announce import announce
+from tuning_registry.runtime.job.place import announce
 from tuning_registry.runtime.misses import MissLog
 from tuning_registry.runtime.pinning.tables import TableSource
 from tuning_registry.runtime.policies.policy import AutotunePolicy
@@ -72,7 +72,7 @@ def log_end(
 
 def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
     """How many keys were pinned from which tables, and why the others were not."""
-    hits = {choice.entry for choice in choices.latest() if choice.source == "table"}
+    hits = {choice.place for choice in choices.latest() if choice.source == "table"}
     missed = misses.all()
     keys = hits | {(miss.arch, miss.kernel, lookup_key(miss.key)) for miss in missed}
     if not keys:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
@@ -12,6 +12,7 @@ from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
 from tuning_registry.rules.evidence import median_over_ranks
 
+T = TypeVar("T")
 # Arch, kernel, lookup key, and the version group: Triton, package, its version. The spellings of an entry have one
 # shape in every version group, and votes of two shapes never mix.
 Shape = tuple[str, str, str, str, str, str]
@@ -22,6 +23,17 @@ Measured = dict[int, dict[int, Times | None]]
 def shape_of(row: Row) -> Shape:
     """The shape of a row of `queries.votes.choices`."""
     return (row["arch"], row["kernel"], row["lookup_key"], row["triton"], row["package"], row["version"])
+
+
+def by_environment(items: Sequence[T], environments: Sequence[int | None]) -> dict[int, Sequence[T]]:
+    """Items by the environment of each, without those whose recording does not count. Usually all are from one."""
+    found = set(environments)
+    if len(found) == 1:
+        return {one: items for one in found if one is not None}
+    return {
+        one: [item for item, its in zip(items, environments, strict=True) if its == one]
+        for one in found if one is not None
+    }  # fmt: skip
 
 
 class VotesByShape:
@@ -42,12 +54,12 @@ class VotesByShape:
     @cached_property
     def environments(self) -> dict[int, int]:
         """The environment of each recording that counts."""
-        return dict(self.reading.bulk(queries.recordings.counting_recordings(self.selection)))
+        return dict(self.reading.bulk(queries.selected.counting_recordings(self.selection)))
 
     @cached_property
     def environment_ids(self) -> list[int]:
         """The environments of the recordings that count."""
-        return self.reading.scalars(queries.recordings.environments_that_count(self.selection))
+        return self.reading.scalars(queries.selected.environments_that_count(self.selection))
 
     @cached_property
     def choices(self) -> list[Row]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
+from tuning_registry.db.store import Store
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import (
@@ -14,13 +16,13 @@ from tuning_registry.operations.election.tally import (
     ConfigVotes,
     EntryVotes,
     Winner,
+    check_packages,
     entries_of,
     winners_of,
 )
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
-from tuning_registry.operations.overrides import read_overrides
 from tuning_registry.rules.evidence import Policy, Ties, elect, fastest, fastest_of_tie
-from tuning_registry.rules.overrides import Overrides
+from tuning_registry.rules.overrides import Overrides, in_force
 
 _ENTRY_FIELDS = [field.name for field in fields(EntryVotes)]
 
@@ -49,6 +51,22 @@ class Election:
         return [*self.entries, *self.left_out]
 
 
+def find_winners(store: Store, selection: Selection, policy: str = Policy.MAJORITY) -> list[Winner]:
+    """The config that each entry gets, per version group, sorted by arch, kernel and key.
+
+    Bans and pins apply (`rules.overrides`).
+
+    Raises:
+        SelectionError: A package filter names a distribution that owns no recorded kernel.
+        DatabaseError: The database cannot be read.
+    """
+    with store.reading() as reading:
+        election = elect_entries(reading, selection, policy)
+        check_packages(election.votes)
+        stale = election.votes.stale
+    return [replace(entry, stale=stale[entry.shape]) if entry.shape in stale else entry for entry in election.entries]
+
+
 def elect_entries(
     reading: Reading,
     selection: Selection,
@@ -71,7 +89,8 @@ def elect_entries(
     """
     policy, ties = Policy(policy), Ties(ties)
     votes = VotesByShape(reading, selection)
-    overrides = read_overrides(reading, selection.arch, selection.kernel)
+    history = in_force(reading.rows(queries.overrides.history()))
+    overrides = Overrides(one for one in history if selection.covers(one.arch, one.kernel))
     if policy is Policy.MAJORITY and ties is Ties.TEXT and not overrides and not every_choice:
         winners = winners_of(votes.winners())
         return Election(entries=winners, left_out=[], undecided=0, overrides=overrides, votes=votes)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from tuning_registry.db import queries
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, TableError, printable
 from tuning_registry.formats.table import TunedTable, read_table
@@ -113,8 +114,9 @@ def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, select
 def compare_with_votes(store: Store, table: TunedTable, selection: Selection) -> TableComparison:
     """The changes that a new export would make to a table.
 
-    The table itself states its policy, its rule for ties, and whether it has evidence and generated `*` entries. Votes and thresholds are those of
-    `selection` if it has a filter, else those in the log of exports for the table's digest, else all votes. Expired
+    The table itself states its policy, its rule for ties, and whether it has evidence and generated `*` entries. Votes
+    and thresholds are those of `selection` if it has a filter, else those in the log of exports for the table's digest,
+    else all votes. If these votes are of several versions, only those of the versions that the table states. Expired
     overrides apply.
 
     Raises:
@@ -223,8 +225,10 @@ def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:
     stated = [(stated_digest(table, name) or "").strip() for name in ("selection_digest", "digest")]
     logged = exports_of(store, table.arch, stated if any(stated) else [table.selection_digest, table.digest])
     if not logged:
-        return _Votes(selection=given)
-    filters = logged[0].filters
+        return _Votes(selection=_of_stated_versions(store, table, given))
+    header: Mapping[str, Any] = table.provenance.get(EXTRA) or {}
+    export = next((one for one in logged if one.is_stated_by(header)), logged[0])
+    filters = export.filters
     selection = Selection(
         arch=table.arch,
         runs=tuple(filters.get("run", ())),
@@ -233,8 +237,34 @@ def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:
         packages=filters.get("package", {}),
     )
     return _Votes(
-        selection=selection,
+        selection=_of_stated_versions(store, table, selection),
         min_votes=filters.get("min_votes", 1),
         min_agreement=filters.get("min_agreement", 0.0),
-        logged_at=logged[0].exported_at,
+        logged_at=export.exported_at,
+    )
+
+
+def _of_stated_versions(store: Store, table: TunedTable, selection: Selection) -> Selection:
+    """The selection, without the votes of other versions than the table states if it has votes of several.
+
+    A table holds for one version of Triton and of each package, so votes of other versions say nothing about it.
+    """
+    with store.reading() as reading:
+        counting = set(reading.environments_that_count(selection))
+        rows = list(reading.bulk(queries.environments.version_groups()))
+    triton = {version for environment, version, *_ in rows if environment in counting}
+    owners: dict[str, set[str]] = {}
+    for environment, _, _, package, version in rows:
+        if environment in counting and package is not None:
+            owners.setdefault(package, set()).add(version)
+    stated = table.provenance.get("triton")
+    packages = {
+        name: version
+        for name, version in table.packages.items()
+        if version in owners.get(name, ()) and len(owners[name]) > 1
+    }
+    return replace(
+        selection,
+        triton=stated if selection.triton is None and stated in triton and len(triton) > 1 else selection.triton,
+        packages={**packages, **selection.packages},
     )

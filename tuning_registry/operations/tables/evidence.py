@@ -41,7 +41,7 @@ class Evidence:
         return len(text.encode()) + _DEPTH * text.count("\n") if self else 0
 
 
-# See docs/decisions.md, D-evidence-1.
+# See docs/decisions.md, D76.
 def make_evidence(kernels: Kernels, kept: Sequence[Winner], votes: VotesByShape) -> Evidence:
     """The slowdowns of the candidates on the keys of a table, as far as there are timings.
 

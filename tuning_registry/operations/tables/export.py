@@ -109,7 +109,7 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         kept, dropped = _split(election.entries, options)
         if not kept:
             raise SelectionError(
-                f"thresholds and bans leave out all {len(election.every_entry)} entries. Nothing was written. Lower the "
+                f"thresholds and bans leave out every entry ({len(election.every_entry)}). Nothing was written. Lower the "
                 "thresholds, or lift a ban (see registry overrides)"
             )
         unwritten = [*dropped, *election.left_out]
@@ -127,14 +127,20 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         ties_by_time=_count(kept, lambda entry: entry.decided_by == TIE_BY_TIME),
         dropped=len(dropped),
         banned_out=len(election.left_out),
-        with_bans=_count(kept, lambda entry: entry.banned > 0),
+        with_bans=_count(kept, lambda entry: entry.banned > 0 and entry.decided_by != PINNED),
         pinned=_count(kept, lambda entry: entry.decided_by == PINNED),
+        pinned_banned=_count(kept, lambda entry: _is_pinned_to_banned(entry, election)),
         undecided=election.undecided,
         stale=_count(kept, lambda entry: entry.shape in stale),
         saving=saving,
         evidence=evidence,
         devices=dict(Counter(map(_device, used)).most_common()),
     )
+
+
+def _is_pinned_to_banned(entry: Winner, election: Election) -> bool:
+    banned = election.overrides.banned(entry.arch, entry.kernel, entry.key)
+    return entry.decided_by == PINNED and entry.config in banned
 
 
 def _recordings_used(reading: Reading, selection: Selection) -> list[Row]:

@@ -30,7 +30,9 @@ class ExportRecord(Result):
     """One table that was written.
 
     Attributes:
-        digest: The table's selection digest, as in training logs.
+        digest: The table's digest, as in the file.
+        selection_digest: Its selection digest, as in training logs and checkpoints. It also covers bans and evidence.
+            None if the table was exported by an earlier version, which did not log it.
         arch: Architecture.
         policy: Policy.
         filters: The filters and options of the export that differ from the default.
@@ -43,6 +45,7 @@ class ExportRecord(Result):
     """
 
     digest: str
+    selection_digest: str | None = None
     arch: str
     policy: str
     filters: Mapping[str, Any]
@@ -53,6 +56,11 @@ class ExportRecord(Result):
     exported_by: str
     exported_at: str
 
+    def is_stated_by(self, header: Mapping[str, Any]) -> bool:
+        """Whether the `tuning_registry` object of a table states the policy, runs and recordings of this export."""
+        stated = (header.get("policy"), header.get("runs"), header.get("recordings"))
+        return stated == (self.policy, list(self.runs), self.recordings)
+
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON holds it."""
         return {**asdict(self), "runs": list(self.runs)}
@@ -60,7 +68,7 @@ class ExportRecord(Result):
     def __str__(self) -> str:
         """One readable line."""
         return printable(
-            f"{self.digest[:16]} {self.arch} ({count_of(self.entries, 'entry')}) to {self.output}, "
+            f"{(self.selection_digest or self.digest)[:16]} {self.arch} ({count_of(self.entries, 'entry')}) to {self.output}, "
             f"{self.exported_at[:19]} by {self.exported_by}"
         )
 
@@ -76,7 +84,8 @@ def remember_export(store: Store, made: Export, selection: Selection, options: E
     with Store(store.url, WAIT_S).writing() as transaction:
         transaction.insert_export(
             {
-                "table_digest": made.selection_digest,
+                "table_digest": made.digest,
+                "selection_digest": made.selection_digest,
                 "arch": made.payload["arch"],
                 "policy": ours["policy"],
                 "filters": dump_json(_filters(selection, options)),
@@ -95,7 +104,7 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
 
     Args:
         store: The database.
-        digest: Only tables whose selection digest is, or begins with, this.
+        digest: Only tables whose digest or selection digest is, or begins with, this.
         arch: Only tables of this architecture.
 
     Raises:
@@ -110,6 +119,7 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
     return [
         ExportRecord(
             digest=row["table_digest"],
+            selection_digest=row["selection_digest"],
             arch=row["arch"],
             policy=row["policy"],
             filters=json.loads(row["filters"]),
@@ -124,7 +134,7 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
     ]
 
 
-# See docs/decisions.md, D-evidence-2.
+# See docs/decisions.md, D77.
 def exports_of(store: Store, arch: str, digests: Iterable[str]) -> list[ExportRecord]:
     """The exports of a table, newest first, by the first of its digests that the log has.
 

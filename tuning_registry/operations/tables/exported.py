@@ -28,8 +28,9 @@ class Export(Result):
         ties_by_time: Elected entries with equally many votes for several configs, of which the timings chose one.
         dropped: Entries that the thresholds left out.
         banned_out: Entries left out because every config is banned.
-        with_bans: Elected entries some of whose chosen configs are banned.
+        with_bans: Entries that votes or timings decided and some of whose chosen configs are banned.
         pinned: Entries that a pin decided.
+        pinned_banned: Of these, entries whose pin overrides a ban of its config for every key of the kernel.
         undecided: Entries that the policy's timings could not decide; they have the majority's config.
         stale: Elected entries with votes that chose from other candidates than the newest recording.
         evidence: The slowdowns in the table, for keys that are not in it; false if there are none.
@@ -47,6 +48,7 @@ class Export(Result):
     banned_out: int
     with_bans: int
     pinned: int
+    pinned_banned: int
     undecided: int
     stale: int
     saving: Saving | None
@@ -60,8 +62,9 @@ class Export(Result):
 
     @property
     def selection_digest(self) -> str:
-        """The digest of all that decides a launch (`TunedTable.selection_digest`), which training logs show."""
-        return str(self.payload["tuning_registry"].get("selection_digest", self.digest))
+        """The digest of everything that decides a pin, as training logs show it."""
+        ours = self.payload["tuning_registry"]
+        return str(ours.get("selection_digest", ours["digest"]))
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON holds them; the table itself is `payload`."""
@@ -74,6 +77,7 @@ class Export(Result):
             "banned_out",
             "with_bans",
             "pinned",
+            "pinned_banned",
             "undecided",
             "stale",
         )

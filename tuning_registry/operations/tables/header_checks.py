@@ -12,6 +12,7 @@ from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.operations.tables.export_log import ExportRecord, exports_of
 from tuning_registry.rules.table_diff import evidence_change
+from tuning_registry.wording import count_of
 
 _FROM_VERSIONS: Final = ("triton", "packages")
 _SHOWN: Final = 100  # characters of a value in a message
@@ -39,7 +40,7 @@ def check_header(store: Store, table: TunedTable, new: TunedTable) -> tuple[list
     if not is_whole:
         return problems, []
     logged = _logged(store, table)
-    if logged and not any(_is_logged(ours, one) for one in logged):
+    if logged and not any(one.is_stated_by(ours) for one in logged):
         problems.append(_unlogged(ours, logged[0]))
     if _origin(ours) != _origin(theirs):
         return problems, [] if logged else [_other_votes(ours, theirs)]
@@ -66,26 +67,27 @@ def _logged(store: Store, table: TunedTable) -> list[ExportRecord]:
     return exports_of(store, table.arch, (table.selection_digest, table.digest))
 
 
-def _is_logged(ours: Mapping[str, Any], one: ExportRecord) -> bool:
-    said = (ours.get("policy"), ours.get("runs"), ours.get("recordings"))
-    return said == (one.policy, list(one.runs), one.recordings)
-
-
 def _origin(ours: Mapping[str, Any]) -> tuple[Any, Any]:
     return ours.get("runs"), ours.get("recordings")
 
 
 def _unlogged(ours: Mapping[str, Any], one: ExportRecord) -> str:
-    stated = f"{_shown(ours.get('recordings'))} recordings of {_shown(ours.get('runs'))}, policy {_shown(ours.get('policy'))}"
-    logged = f"{one.recordings} recordings of {_shown(list(one.runs))}, policy {_shown(one.policy)}"
+    stated = f"{_recordings(ours)}, policy {_shown(ours.get('policy'))}"
+    logged = f"{_recordings({'recordings': one.recordings, 'runs': list(one.runs)})}, policy {_shown(one.policy)}"
     return printable(f"header: the table states {stated}, but the log of exports has {logged}")
 
 
 def _other_votes(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    was, now = (f"{_shown(one.get('recordings'))} recordings of {_shown(one.get('runs'))}" for one in (ours, theirs))
     return printable(
-        f"the table states votes of {was}; now they come from {now}, so the rest of its header was not compared"
+        f"the table states votes of {_recordings(ours)}; now they come from {_recordings(theirs)}, so the rest of its "
+        "header was not compared"
     )
+
+
+def _recordings(ours: Mapping[str, Any]) -> str:
+    number = ours.get("recordings")
+    counted = count_of(number, "recording") if type(number) is int else f"{_shown(number)} recordings"
+    return f"{counted} of {_shown(ours.get('runs'))}"
 
 
 def _shown(value: object) -> str:

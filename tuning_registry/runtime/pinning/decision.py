@@ -7,10 +7,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.loader import installed_triton
-from tuning_registry.formats.matching import matching_candidate, value_text
+from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS, live_text, match_text, value_text
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
-from tuning_registry.model.canonical import live_config_text, text_digest
+from tuning_registry.model.canonical import text_digest
 from tuning_registry.rules.unseen_keys import suggest
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.wording import count_of
@@ -74,9 +74,9 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
         LaunchError: There is no entry, no block sizes apply, and `on_miss` is `error`; or every candidate is banned.
             `miss` gives the reason.
     """
-    allowed = allowed_candidates(kernel, key, pruned, table)
+    allowed = allowed_candidates(kernel, key, pruned, table, other_spellings)
     if not allowed:
-        raise LaunchError(all_banned(kernel, key, table), BANNED)
+        raise LaunchError(all_banned(kernel, key, table, other_spellings), BANNED)
     left = [candidate for candidate in allowed if not any(candidate is other for other in failed)]
     if policy.chaos and len(pruned) > 1:
         return Decision(_chaotic(kernel, key, left, rank), "chaos")
@@ -94,24 +94,25 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
     if policy.on_miss == "error":
         raise LaunchError(
             f"no config to pin for {kernel}, key {key or '(none)'}, on {table.arch}: {miss} ({describe_table(table)}). "
-            "Record this key and export it, set block_sizes, or set on_miss to nearest.", miss,
+            f"{WHY_AMBIGUOUS if miss == AMBIGUOUS else 'Record this key and export it'}, set block_sizes, or set on_miss to "
+            "nearest.", miss,
         )  # fmt: skip
     found = _by_nearest(kernel, key, left, table, other_spellings) if policy.on_miss == "nearest" else None
     return found._replace(miss=miss) if found else Decision(cheapest(configs, left), "min_cost", miss)
 
 
-def allowed_candidates(kernel: str, key: str | None, candidates: Sequence[C], table: TunedTable) -> list[C]:
+def allowed_candidates(kernel: str, key: str | None, candidates: Sequence[C], table: TunedTable,
+                       other_spellings: Sequence[str] = ()) -> list[C]:  # fmt: skip
     """The candidates that the table does not ban for a kernel and key."""
     if not table.bans.may_touch(kernel):
         return list(candidates)
-    banned = table.bans.at(kernel, key)
-    texts = ((candidate, live_config_text(candidate)) for candidate in candidates)
-    return [candidate for candidate, text in texts if text is None or value_text(text) not in banned]
+    banned = table.bans.at(kernel, key, other_spellings)
+    return [candidate for candidate in candidates if not banned.forbids(candidate)]
 
 
-def all_banned(kernel: str, key: str | None, table: TunedTable) -> str:
+def all_banned(kernel: str, key: str | None, table: TunedTable, other_spellings: Sequence[str] = ()) -> str:
     """Why nothing can be launched, naming kernel, key and bans."""
-    banned = "; ".join(short_config(text) for text in sorted(table.bans.at(kernel, key)))
+    banned = "; ".join(short_config(text) for text in sorted(table.bans.at(kernel, key, other_spellings)))
     return (
         f"the table bans every candidate of {kernel} for key {key or '(none)'}, on {table.arch}, so nothing was launched "
         f"({describe_table(table)}). Banned: {banned}. Lift a ban with `registry lift` and export again, or pin a config."
@@ -164,12 +165,15 @@ def _from_table(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequ
 def _by_nearest(kernel: str, key: str | None, left: Sequence[C], table: TunedTable,
                 other_spellings: Sequence[str]) -> Decision[C] | None:  # fmt: skip
     """What the recorded keys around this one suggest; None if none of them speaks for a candidate."""
-    texts = [text for candidate in left if (text := live_config_text(candidate)) is not None]
-    while key is not None and texts:
+    if key is None:
+        return None
+    candidates = [(candidate, live_text(candidate)) for candidate in left]
+    texts = [text for _, text in candidates if text is not None]
+    while texts:
         found = suggest(table, kernel, key, texts, other_spellings)
         if found is None:
             break
-        candidate, _ = matching_candidate(found.config, left)
+        candidate, _ = match_text(found.config, candidates)
         if candidate is not None:
             return Decision(candidate, "nearest", entry=(found.kernel, found.key))
         # Several candidates differ in their hook alone, so none of them is named. See docs/decisions.md, D19.
@@ -201,6 +205,6 @@ def _chaotic(kernel: str, key: str | None, pruned: Sequence[C], rank: int) -> C:
 
     Candidates are ordered by their canonical texts, so that the result does not depend on how a pruner sorts.
     """
-    ordered = sorted(pruned, key=lambda candidate: live_config_text(candidate) or "")
+    ordered = sorted(pruned, key=lambda candidate: live_text(candidate) or "")
     start = int(text_digest(f"{kernel}\n{key}")[:8], 16)
     return ordered[(start + rank) % len(ordered)]

@@ -14,7 +14,7 @@ from tuning_registry.locations import TABLE_PATH_VARIABLE
 from tuning_registry.log import warn
 from tuning_registry.rules.unseen_keys import large_kernels, prepare
 from tuning_registry.runtime.guard import guarded
-from tuning_registry.runtime.job.announce import announce
+from tuning_registry.runtime.job.place import announce
 from tuning_registry.runtime.pinning.decision import describe_table, table_size
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap

@@ -28,9 +28,14 @@ from tuning_registry.model.records import (
     miss_text,
 )
 from tuning_registry.runtime.guard import count_fault, guarded, warn_once
-from tuning_registry.runtime.job.announce import announce
 from tuning_registry.runtime.job.devices import UNKNOWN, Device
-from tuning_registry.runtime.job.place import current_place, host_name, launched_attempt, launched_local_rank
+from tuning_registry.runtime.job.place import (
+    announce,
+    current_place,
+    host_name,
+    launched_attempt,
+    launched_local_rank,
+)
 from tuning_registry.runtime.recording.background_writer import INTERVAL_S, BackgroundWriter
 from tuning_registry.runtime.recording.facts import find_hardware
 from tuning_registry.runtime.recording.identity import Identity
