@@ -275,7 +275,9 @@ def main() -> None:
     summary: list[Sequence[str]] = []
     noise = ""
     for group in ("development", "reserved") if options.kernels == "both" else (options.kernels,):
-        kernels = {kernel: keys for kernel, keys in every.items() if (bare_name(kernel) in FINAL) == (group == "reserved")}
+        kernels = {
+            kernel: keys for kernel, keys in every.items() if (bare_name(kernel) in FINAL) == (group == "reserved")
+        }
         if not kernels:
             continue
         print(f"\n# {group}: {len(kernels)} kernels, {sum(map(len, kernels.values()))} keys, "
