@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 TRITONS ?= 3.2.0 3.9.0
 TORCH ?= 2.13.0
 
-.PHONY: demo test test-core test-runtime test-trackers check docs bench tables clean
+.PHONY: demo test test-core test-runtime test-trackers check docs bench picture tables clean
 
 # One stamp per set of packages; `pip install --group` needs pip 25.1.
 $(VENV)/.base: pyproject.toml
@@ -30,12 +30,26 @@ $(VENV)/.check: $(VENV)/.test
 	@touch $@
 
 demo: $(VENV)/.base
-	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
+	@mkdir -p build
+	DEMO_REPORT=build/report.html PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
 test: test-core test-runtime test-trackers
 
-test-core: $(VENV)/.test
+test-core: $(VENV)/.test build/axe.min.js
 	$(BIN)/python -m pytest -n auto --ignore tests/runtime --ignore tests/trackers $(ARGS)
+
+# The accessibility rules that tests/browser runs in Chromium. Without npm, those tests are skipped.
+AXE ?= 4.10.3
+AXE_SHA256 := 880970c081707360e64f34cea25ff91892f5bc95675b0776925b9709dd8a68bb
+
+build/axe.min.js:
+	@mkdir -p build
+	@if ! command -v npm >/dev/null || ! (cd build && npm pack --silent axe-core@$(AXE) >/dev/null); then \
+		echo "axe-core could not be fetched with npm: the tests of the page's accessibility are skipped"; \
+	else \
+		cd build && tar -xzOf axe-core-$(AXE).tgz package/axe.min.js >axe.part && rm axe-core-$(AXE).tgz && \
+		echo "$(AXE_SHA256)  axe.part" | sha256sum --check --quiet && mv axe.part axe.min.js; \
+	fi
 
 # The documented lines for experiment trackers, with their real clients, offline.
 test-trackers: $(VENV)-trackers/.trackers
@@ -78,6 +92,10 @@ docs: $(VENV)-docs/.docs
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/bench_ingest.py $(ARGS)
+
+# The picture in the README, which needs Chromium.
+picture: $(VENV)/.test
+	$(BIN)/python docs/_build/picture.py docs/assets/report.png
 
 # The table that ships with the package, made by the pipeline from the recordings in examples/.
 tables: $(VENV)/.base

@@ -4,12 +4,14 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+page=$(realpath "${DEMO_REPORT:-demo-report.html}")
 export TUNING_REGISTRY_DB="sqlite:///$work/demo.db"
 
 step() { printf '\n# %s\n$ registry %s\n' "$1" "${*:2}"; registry "${@:2}"; }
 
 step 'Ingest what the ranks recorded' ingest "$here"/h200 --run demo --triton 3.6.0 --source h200-ranks
 step 'Show who disagreed, and what it costs' disagreements --cost
+step 'Write a page about it, to open in a browser' report --html "$page"
 step 'List the runs' runs
 step 'Export the table' export --arch sm90 --output "$work/sm90.json"
 step 'Ingest again: nothing changes' ingest "$here"/h200 --run demo --triton 3.6.0
@@ -33,3 +35,5 @@ found = table.find(kernel, key, candidates)
 print(f"{kernel}\n  {key}\n  -> candidate {candidates.index(found.candidate)}: {found.candidate}")
 print("a key that was never recorded:", repr(table.find(kernel, "D=96|NB=1", candidates).reason))
 PY
+
+printf '\n# The page about the recordings, to open in a browser:\n%s\n' "$page"

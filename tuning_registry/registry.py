@@ -28,6 +28,8 @@ from tuning_registry.operations.reports.explain import explain
 from tuning_registry.operations.reports.explained import Explanation
 from tuning_registry.operations.reports.inventory import RecordedKernel, RecordedKey, list_kernels, list_keys
 from tuning_registry.operations.reports.misses import MissedEntry, find_misses
+from tuning_registry.operations.reports.page.gather import ReportOptions, gather_report
+from tuning_registry.operations.reports.page.report import Report
 from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
 from tuning_registry.operations.reports.status import describe_status
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
@@ -36,6 +38,7 @@ from tuning_registry.operations.tables.differences import compare_tables, compar
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import ExportRecord, list_exports, remember_export
 from tuning_registry.operations.tables.exported import Export
+from tuning_registry.rendering.html.layout import render_page
 from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.overrides import BAN, PIN, Override
 from tuning_registry.rules.table_diff import EntryChange
@@ -128,6 +131,38 @@ class ExportedTable(Result):
                             output=printable(os.fspath(path)), exported_by=current_user(), now=_now())  # fmt: skip
         except DatabaseError as error:
             warn("the table was written, but the export could not be recorded: %s", error)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReportPage(Result):
+    """A page about a selection, ready to be written.
+
+    Attributes:
+        details: What the page shows.
+    """
+
+    details: Report
+
+    @property
+    def html(self) -> str:
+        """The page: one HTML document that loads nothing."""
+        return render_page(self.details, _now())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The totals and the disagreements, as JSON holds them."""
+        return self.details.to_dict()
+
+    def __str__(self) -> str:
+        """One readable line."""
+        return str(self.details)
+
+    def write(self, path: PathLike) -> None:
+        """Write the page to a file atomically.
+
+        Raises:
+            FileError: The file cannot be written.
+        """
+        write_atomically(Path(path), self.html.encode())
 
 
 class Registry:
@@ -288,6 +323,27 @@ class Registry:
             SelectionError: A package filter names a distribution that owns no recorded kernel.
         """
         return compare_ranks(self._store, _selection(filters))
+
+    def report(
+        self, *, key: str | None = None, against: PathLike | None = None, **filters: Unpack[Filters]
+    ) -> ReportPage:
+        """One HTML page about votes, timings and ranks: who chose what, what it costs, and what to do.
+
+        Nothing is written: `report().write("report.html")` does that.
+
+        Args:
+            key: Only entries with this shape key, or a pattern such as `"D=128|*"`.
+            against: A table file, or the name of a run; the page shows what changed since.
+            filters: See `Filters`.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel, or `against` names
+                neither a table nor a run.
+            FileError: The table cannot be read.
+            TableError: The table is not valid, or it is for another architecture.
+        """
+        options = ReportOptions(source=self.url, key=key, against=os.fspath(against) if against is not None else None)
+        return ReportPage(gather_report(self._store, _selection(filters), options))
 
     def kernels(self, **filters: Unpack[Filters]) -> list[RecordedKernel]:
         """The recorded kernels, with their entries, ranks, votes and disagreements.

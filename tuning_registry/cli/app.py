@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tuning_registry import __version__
-from tuning_registry.cli import database, overrides, recordings, standalone, tables, votes
+from tuning_registry.cli import database, overrides, recordings, reports, standalone, tables, votes
 from tuning_registry.cli.commands import Command, Group, examples_text
 from tuning_registry.cli.console import print_message
 from tuning_registry.cli.options import Db
@@ -91,6 +91,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "kernels": votes.kernels,
         "keys": votes.keys,
     },
+    "Reports": {"report": reports.report},
     "Tables": {
         "export": tables.export,
         "diff": tables.diff,
@@ -103,7 +104,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "lift": overrides.lift,
         "overrides": overrides.list_overrides,
     },
-    "Without a database": {"merge": standalone.merge, "report": standalone.report, "validate": standalone.validate},
+    "Without a database": {"merge": standalone.merge, "validate": standalone.validate},
     "Database": {"status": database.status},
 }
 

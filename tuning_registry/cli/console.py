@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import typer
@@ -30,6 +31,12 @@ def write_stdout(data: bytes) -> None:
     while rest:  # with PYTHONUNBUFFERED a write may be partial, and print would silently lose the rest
         rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
+
+
+def is_stdout(output: Path | None) -> bool:
+    """Whether an output file means stdout."""
+    # /dev/stdout may lead to a file (`>> log`), which must be appended to, not replaced.
+    return output is None or str(output) in {"-", "/dev/stdout"}
 
 
 def track_files(files: Sequence[T]) -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""The panel "Without a database": a table or a report from recordings in one step, and the form of tables."""
+"""The panel "Without a database": a table from recordings in one step, and the form of tables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from tuning_registry.cli.commands import command
 from tuning_registry.cli.console import print_data, print_message, track_files
 from tuning_registry.cli.options import FormatOption, Paths, StatedTriton
 from tuning_registry.cli.tables import write_export
-from tuning_registry.cli.votes import split_of
 from tuning_registry.errors import printable
 from tuning_registry.formats.table_problems import validate_table
 from tuning_registry.model.selection import Selection
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.validation import render_problems
-from tuning_registry.rendering.votes import render_disagreements
 from tuning_registry.wording import count_of
 
 
@@ -38,24 +36,6 @@ def merge(
     store = ingest_in_memory(paths, IngestOptions(triton=triton), track_files)
     selection = Selection(arch=arch or only_arch(store))
     write_export(export_table(store, selection, ExportOptions(source=source or None, evidence=False)), output)
-
-
-@command(examples=("registry report recordings", "registry report 'recordings/rec.rank*.json' --format csv"))
-def report(
-    paths: Paths,
-    style: FormatOption = Format.table,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if ranks disagree.")] = False,
-) -> None:
-    """Report the disagreements among recordings. Exits 1 if the recordings hold no votes."""
-    from tuning_registry.operations.election.tally import find_disagreements
-    from tuning_registry.operations.ingest.ingest import ingest_in_memory
-
-    store = ingest_in_memory(paths, track=track_files)
-    found, total = find_disagreements(store, Selection())
-    print_data(render_disagreements(found, style))
-    print_message(split_of(len(found), total) if total else "the files contain no votes")
-    if not total or (exit_code and found):
-        raise typer.Exit(1)
 
 
 @command(examples=("registry validate sm90.json", "registry validate old.json sm90.json --format json"))

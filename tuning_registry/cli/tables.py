@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuning_registry.cli.commands import Target, command
-from tuning_registry.cli.console import print_data, print_message, write_stdout
+from tuning_registry.cli.console import is_stdout, print_data, print_message, write_stdout
 from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
@@ -103,18 +103,13 @@ def export(
     )
     made = export_table(store, target.selection, options)
     write_export(made, output)
-    if not _is_stdout(output):
+    if not is_stdout(output):
         _remember(store, made, target.selection, options, str(output))
-
-
-def _is_stdout(output: Path | None) -> bool:
-    # /dev/stdout may lead to a file (`>> log`), which must be appended to, not replaced.
-    return output is None or str(output) in {"-", "/dev/stdout"}
 
 
 def _replaced_table(output: Path | None) -> TunedTable | None:
     """The table that the output file holds; None if there is no file yet."""
-    if output is None or _is_stdout(output):
+    if output is None or is_stdout(output):
         raise UsageError("--max-regression needs a table to compare with; name its file with -o FILE")
     there = os.path.exists(output)  # noqa: PTH110  # false if Path.exists would raise; writing then reports why
     return read_table(output) if there else None
@@ -136,7 +131,7 @@ def write_export(made: Export, output: Path | None) -> None:
     """Write a table to its file or stdout, and print a summary."""
     from tuning_registry.operations.tables.exported import UNKNOWN_DEVICE
 
-    if output is None or _is_stdout(output):
+    if output is None or is_stdout(output):
         where = "stdout"
         write_stdout(made.data)
     else:
@@ -161,6 +156,16 @@ def write_export(made: Export, output: Path | None) -> None:
     for what, count in notes.items():
         if count:
             print_message(f"note: {what.format(count_of(count, 'entry'))}")
+    if made.in_shares:
+        print_message(
+            f"{count_of(made.in_shares, 'entry')} timed in shares: each candidate by "
+            f"{_ranks(made.fewest_ranks, made.most_ranks)}"
+        )
+    if made.unvoted:
+        print_message(
+            f"note: {count_of(made.unvoted, 'entry')} timed in shares (split) cast no votes and are left out; "
+            "--policy fastest elects them as well"
+        )
     if made.saving is not None:
         print_message(
             f'"*" entries for {count_of(made.saving.kernels, "kernel")} saved {count_of(made.saving.saved, "entry")}; '
@@ -175,6 +180,10 @@ def write_export(made: Export, output: Path | None) -> None:
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
     recordings = made.payload["tuning_registry"]["recordings"]
     print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.selection_digest[:16]}")
+
+
+def _ranks(fewest: int, most: int) -> str:
+    return count_of(most, "rank") if fewest == most else f"{fewest} to {most} ranks"
 
 
 @command(

@@ -8,7 +8,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db.queries.selected import counting_recordings
-from tuning_registry.db.schema import CURRENT, NO_RANK, environments, recorded_runs, recording_archs, recordings
+from tuning_registry.db.schema import (
+    CURRENT,
+    NO_RANK,
+    environments,
+    hardware,
+    recorded_runs,
+    recording_archs,
+    recordings,
+)
 from tuning_registry.model.selection import Selection
 
 
@@ -41,6 +49,29 @@ def facts(selection: Selection) -> sa.Select[Any]:
         .join(counting, counting.c.id == recordings.c.id)
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .join(environments, environments.c.id == recordings.c.environment_id)
+        .order_by(recordings.c.id)
+    )
+
+
+def hardware_of(selection: Selection) -> sa.Select[Any]:
+    """Which hardware do the counting recordings state? One row per set of properties, without ids."""
+    counting = counting_recordings(selection).subquery("counting")
+    columns = [column for column in hardware.c if column.name not in {"id", "digest"}]
+    return (
+        sa.select(*columns)
+        .join(recordings, recordings.c.hardware_id == hardware.c.id)
+        .join(counting, counting.c.id == recordings.c.id)
+        .distinct()
+    )
+
+
+def extras(selection: Selection) -> sa.Select[Any]:
+    """What do counting recordings state beyond the fields of their version? Columns: environment_id, extra (JSON)."""
+    counting = counting_recordings(selection).subquery("counting")
+    return (
+        sa.select(counting.c.environment_id, recordings.c.extra)
+        .join(counting, counting.c.id == recordings.c.id)
+        .where(recordings.c.extra.is_not(None))
         .order_by(recordings.c.id)
     )
 

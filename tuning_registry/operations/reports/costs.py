@@ -13,7 +13,7 @@ from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import EntryVotes, split_entries
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
-from tuning_registry.rules.evidence import Gap, Slowdown, compare, slowdown_of_dissenters, slowdown_of_fleet
+from tuning_registry.rules.evidence import ByConfig, Gap, Slowdown, compare, slowdown_of_dissenters, slowdown_of_fleet
 
 CONFLICT: Final = "conflict"
 NEAR_TIE: Final = "near-tie"
@@ -101,16 +101,22 @@ def find_costs(store: Store, selection: Selection) -> tuple[list[DisagreementCos
     with store.reading() as reading:
         votes = VotesByShape(reading, selection)
         entries, total = split_entries(votes)
-        costed = [_cost(entry, votes) for entry in entries]
-    return sorted(costed, key=_most_costly_first), total
+        costed = [cost_of(entry, votes.timings_by_config(entry.shape)) for entry in entries]
+    return sorted(costed, key=most_costly_first), total
 
 
-def _most_costly_first(found: DisagreementCost) -> tuple[bool, float]:
+def most_costly_first(found: DisagreementCost) -> tuple[bool, float]:
+    """The order of disagreements: winners that fail somewhere first, then by what the winner costs dissenters."""
     return (not found.failed, -found.dissenters.percent if found.dissenters else math.inf)
 
 
-def _cost(entry: EntryVotes, votes: VotesByShape) -> DisagreementCost:
-    times = votes.timings_by_config(entry.shape)
+def cost_of(entry: EntryVotes, times: ByConfig) -> DisagreementCost:
+    """What an entry's disagreement costs.
+
+    Args:
+        entry: The entry with the recordings behind each choice, the winner first.
+        times: Its timings.
+    """
     winner, *others = entry.choices
     mine = times.get(winner.config, {})
     chosen = {recording: times.get(other.config, {}) for other in others for recording in other.recordings}

@@ -111,7 +111,9 @@ def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, select
 
 
 # See docs/decisions.md, D36.
-def compare_with_votes(store: Store, table: TunedTable, selection: Selection) -> TableComparison:
+def compare_with_votes(
+    store: Store, table: TunedTable, selection: Selection, *, as_logged: bool = True
+) -> TableComparison:
     """The changes that a new export would make to a table.
 
     The table itself states its policy, its rule for ties, and whether it has evidence and generated `*` entries. Votes
@@ -119,13 +121,20 @@ def compare_with_votes(store: Store, table: TunedTable, selection: Selection) ->
     else all votes. If these votes are of several versions, only those of the versions that the table states. Expired
     overrides apply.
 
+    Args:
+        store: The database.
+        table: The table.
+        selection: Which votes to compare with.
+        as_logged: Whether the log of exports may name the votes; otherwise `selection` does, even without a filter.
+
     Raises:
         TableError: The table's provenance holds what no export writes.
         SelectionError: Nothing can be exported, or only after choosing a version.
         DatabaseError: The database cannot be read.
     """
     how = _how_made(table)
-    votes = _votes_behind(store, table, selection)
+    given = _Votes(selection=replace(selection, arch=table.arch))
+    votes = _votes_behind(store, table, selection) if as_logged else given
     options = ExportOptions(
         min_votes=votes.min_votes,
         min_agreement=votes.min_agreement,

@@ -134,7 +134,7 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
     ]
 
 
-# See docs/decisions.md, D74.
+# See docs/decisions.md, D77.
 def exports_of(store: Store, arch: str, digests: Iterable[str]) -> list[ExportRecord]:
     """The exports of a table, newest first, by the first of its digests that the log has.
 

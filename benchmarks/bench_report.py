@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Measure the page of a big fleet: how long it takes to make, its size, and how fast Chromium opens and filters it.
+
+usage: bench_report.py [RANKS [COPIES]]     (1,024 and 11: 485 entries, as in design and README)
+
+"Reading" is one pass over the votes' timings and one over their medians, as the report reads them, without doing anything
+with the rows. The report also counts votes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from make_recordings import make_recordings
+
+from tuning_registry.db import queries
+from tuning_registry.db.store import Store
+from tuning_registry.db.url import parse_url
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
+from tuning_registry.operations.reports.page.gather import gather_report
+from tuning_registry.rendering.html.layout import render_page
+
+_FILTER = """words => {
+    const field = document.getElementById("filter");
+    const times = words.map(word => {
+        const start = performance.now();
+        field.value = word;
+        field.dispatchEvent(new Event("input", {bubbles: true}));
+        document.body.offsetHeight;
+        return performance.now() - start;
+    });
+    return Math.max(...times);
+}"""
+
+
+def measure(ranks: int, copies: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_recordings(ranks, copies, folder / "in", timings=True)
+        store = Store(parse_url(f"sqlite:///{folder}/registry.db"))
+        ingest(store, [str(folder / "in")], IngestOptions(run="fleet", triton="3.6.0"))
+        reading_s = timed(lambda: read_rows(store))
+        start = time.perf_counter()
+        report = gather_report(store, Selection())
+        gathering_s = time.perf_counter() - start
+        start = time.perf_counter()
+        page = render_page(report, dt.datetime.now(dt.UTC))
+        rendering_s = time.perf_counter() - start
+        print(f"{report}")
+        print(f"reading {reading_s:.1f} s; gathering {gathering_s:.1f} s; rendering {rendering_s:.1f} s")
+        print(f"page: {len(page.encode()) / 1e6:.2f} MB")
+        file = folder / "report.html"
+        file.write_text(page)
+        measure_in_browser(file)
+
+
+def timed(function: Any) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def read_rows(store: Store) -> None:
+    with store.reading() as reading:
+        ids = [row[0] for row in reading.bulk(queries.entries.shapes(Selection()))]
+        for entry in ids:
+            for query in (queries.timings.of_entries([entry]), queries.timings.medians_on(entry)):
+                for _ in reading.bulk(query):
+                    pass
+
+
+def measure_in_browser(file: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    executable = shutil.which("chromium") or shutil.which("google-chrome")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+        tab = browser.new_page(viewport={"width": 1280, "height": 900})
+        opening_s = timed(lambda: tab.goto(file.as_uri()))
+        slowest_ms = tab.evaluate(_FILTER, ["l2norm", "l2norm L=3", "no such kernel", "", "cumsum", ""])
+        print(f"Chromium: opened in {opening_s:.2f} s; the slowest of six filters took {slowest_ms:.0f} ms")
+        browser.close()
+
+
+if __name__ == "__main__":
+    numbers = [int(word) for word in sys.argv[1:]]
+    measure(*(numbers + [1024, 11][len(numbers) :]))
