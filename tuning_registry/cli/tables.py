@@ -59,14 +59,14 @@ def export(
             "median time, if all of them were timed).",
         ),
     ] = Ties.TEXT,
-    evidence: Annotated[
+    no_evidence: Annotated[
         bool,
         typer.Option(
-            "--evidence/--no-evidence",
-            help="Write how much slower each timed candidate is on each key. Jobs use it to choose for keys that are not "
-            "in the table.",
+            "--no-evidence",
+            help="Leave out how much slower each timed candidate is on each key. Jobs use it to choose for keys that are "
+            "not in the table.",
         ),
-    ] = True,
+    ] = False,
     generalize: Annotated[
         float | None,
         typer.Option(
@@ -104,7 +104,7 @@ def export(
         min_agreement=min_agreement,
         policy=policy,
         ties=ties,
-        evidence=evidence,
+        evidence=not no_evidence,
         generalize_percent=generalize,
         max_regression_percent=max_regression,
         replaced=_replaced_table(output) if max_regression is not None else None,
