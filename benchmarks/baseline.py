@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The yardstick: the same answer without a database, in memory, with the standard library.
+"""The baseline: merge and report in memory, with the standard library and without a database.
 
 usage: baseline.py FOLDER
 
-Reads every recording, counts votes per canonical text, elects winners; then reads all again and lists disagreements, as
-a script over rank files does. Prints the seconds of both halves as JSON.
+Reads every recording, counts the votes for each canonical text and elects winners. Then reads all of them again and
+lists the disagreements, as a script over rank files would. Prints the seconds of both halves as JSON.
 """
 
 from __future__ import annotations

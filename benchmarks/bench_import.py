@@ -1,7 +1,7 @@
-"""What the runtime adds to the start of a process that already has Triton (and torch, if it is installed).
+"""Measure what importing the runtime adds to the start of a process that has imported Triton (and torch, if installed).
 
-Fresh processes, one after the other; the median counts. To compare two versions, give the folders of both checkouts:
-their processes alternate, so that a busy machine slows both alike.
+Starts new processes one after the other and prints medians. To compare two versions, give the folders of both
+checkouts: their processes alternate, so that a busy machine slows both down equally.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""Ingest, export and queries against the in-memory yardstick: whole processes, side by side in one run.
+"""Measure ingest, export and queries against the in-memory baseline: whole processes, side by side in one run.
 
-usage: bench_ingest.py [--ranks 1024 10240] [--rounds 3] [--postgres]
-
-Every round runs each command once, in turn, so that a slow moment of the machine falls on all of them. Prints the median
-of the rounds, the ratio to the yardstick of the same run, and peak memory. `--postgres` starts a temporary server.
+Every round runs each command once, in turn, so that a slow moment of the machine affects all of them. Prints the median
+of the rounds, the ratio to the baseline of the same run, and the peak memory. `--postgres` starts a temporary server.
 """
 
 from __future__ import annotations
@@ -25,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from make_recordings import make_recordings
+
+from tuning_registry.wording import count_of
 
 HERE = Path(__file__).resolve().parent
 REGISTRY = [sys.executable, "-m", "tuning_registry"]
@@ -76,7 +76,7 @@ def measure(ranks: int, rounds: int, server: str | None, work: Path) -> None:
         memory[name] = max(memory.get(name, 0), peak)
 
     for _ in range(rounds):
-        step("yardstick: merge + report", [sys.executable, str(HERE / "baseline.py"), str(recordings)])
+        step("baseline: merge + report", [sys.executable, str(HERE / "baseline.py"), str(recordings)])
         merges.append(json.loads((work / "out").read_text())["merge_s"])
         for path in work.glob("*.db*"):
             path.unlink()
@@ -96,9 +96,11 @@ def measure(ranks: int, rounds: int, server: str | None, work: Path) -> None:
             step(f"{kind}: export", [*command, "export", "--arch", "sm90", "-o", str(work / f"{kind}.json")])
             step(f"{kind}: disagreements", [*command, "disagreements", "--format", "csv"])
             step(f"{kind}: status", [*command, "status"])
-    both = statistics.median(seconds["yardstick: merge + report"])
+    both = statistics.median(seconds["baseline: merge + report"])
     merge = statistics.median(merges)
-    print(f"\n{ranks:,} recordings, {ranks * 485:,} votes; median of {rounds}; merge alone {merge:.2f} s\n")
+    print(
+        f"\n{ranks:,} recordings, {ranks * 485:,} votes; median of {count_of(rounds, 'round')}; merge alone {merge:.2f} s\n"
+    )
     print("| process | seconds | / (merge + report) | / merge | peak MB |\n| --- | ---: | ---: | ---: | ---: |")
     for name, times in seconds.items():
         median = statistics.median(times)
@@ -106,10 +108,10 @@ def measure(ranks: int, rounds: int, server: str | None, work: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1024])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--postgres", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1024], help="Numbers of recordings to measure.")
+    parser.add_argument("--rounds", type=int, default=3, help="Number of rounds. [default: 3]")
+    parser.add_argument("--postgres", action="store_true", help="Also measure on a temporary Postgres server.")
     arguments = parser.parse_args()
     print(f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, Python {platform.python_version()}, {os.cpu_count()} cores, "
           f"{platform.machine()}")  # fmt: skip

@@ -1,17 +1,17 @@
-"""Launch cost: plain JIT, stock autotuned and pinned, in steady state, side by side in one run.
+"""Measure the cost of a launch in steady state: plain JIT, stock autotuned and pinned, side by side in one run.
 
-    python benchmarks/bench_launch.py              # on a GPU; --fake measures the host code alone, anywhere
-    python benchmarks/bench_launch.py --cold       # also the cold start: autotuned against pinned, new processes
+    python benchmarks/bench_launch.py              # needs a GPU; with --fake, measures only host code, anywhere
+    python benchmarks/bench_launch.py --cold       # also measures cold starts, autotuned and pinned
 
-Needs the standard library, torch and Triton. Prints one JSON line, then a table. Times are medians over
-rounds of the mean host time of a launch, in microseconds; rounds of the three kinds take turns, so that a
-change of clock or load meets all of them.
+Needs torch and Triton. Prints one line of JSON, then a table. Each time is the median over rounds of the mean host
+time of a launch, in microseconds. Rounds of the three kinds alternate, so that a change of clock or load affects all
+of them.
 """
 
 # ruff: noqa: ANN001, ANN202, N803, D102, ARG002, ARG005, E402 - kernels are as Triton reads them, fakes take what it passes
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
-# (Triton and torch come without types, or not at all.)
+# (Triton and torch have no types, or are not installed.)
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def make(fake: bool) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def measure(rounds: int = 41, launches: int = 200, fake: bool = False) -> dict[str, dict[str, float]]:
-    """Median microseconds a launch by kind, for calls by position and by keyword."""
+    """Median microseconds per launch by kind, for calls by position and by keyword."""
     plain, tuned, arguments = make(fake)
     values = list(arguments.values())
     options = CANDIDATES[0].all_kwargs()
@@ -119,7 +119,7 @@ def mean_us(call: Any, launches: int, fake: bool) -> float:
 
 
 def cold_start() -> dict[str, float]:
-    """Seconds of a whole process with an empty Triton cache: autotuned (which records), then pinned to that."""
+    """Seconds of a whole process with an empty Triton cache: autotuned and recording, then pinned to its choices."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         record = {"TUNING_REGISTRY_RECORD_PATH": str(folder / "rec"), "TUNING_REGISTRY_RUN": "cold"}
@@ -153,8 +153,8 @@ def run_child() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fake", action="store_true", help="no GPU: measure the autotuner's host code alone")
-    parser.add_argument("--cold", action="store_true", help="measure cold starts too")
+    parser.add_argument("--fake", action="store_true", help="Measure only the autotuner's host code; needs no GPU.")
+    parser.add_argument("--cold", action="store_true", help="Also measure cold starts.")
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--launches", type=int, default=200)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)

@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
-"""What a key costs that nobody recorded: the rule for unseen keys against the cheapest estimate and the best candidate.
+"""What a launch costs whose key nobody recorded: the rule for unseen keys, the cheapest estimate, and the best possible.
 
-usage: bench_misses.py [FILE...]                # recordings, gzip or plain; by default the one in benchmarks/data
-       bench_misses.py FILE... --fresh FILE...  # also: keys of the second files that the first do not have
+usage: bench_misses.py                           # the recording in benchmarks/data; about a minute, needs no GPU
+       bench_misses.py FILE...                   # other recordings, gzip or plain
+       bench_misses.py FILE... --fresh FILE...   # also: keys of the second files that the first do not have
+       bench_misses.py --kernel matmul --rounds 2    # some kernels and few rounds: seconds
 
-Needs no GPU: every candidate's time on every key is in the files, so a choice is scored by looking its time up. A key
-is taken out, a table is made of the others, and the rule chooses:
+Every candidate's time on every key is in the files, so a choice is scored by looking its time up. Keys are taken out, a
+table is made of the others, and each method chooses for the keys that were taken out:
 
   evidence  the rule with the slowdowns of all candidates on the recorded keys (what `export` writes)
   winners   the rule with the winners alone (a table without evidence)
   min_cost  the candidate of the least static estimate
 
-The figure is the time of the chosen candidate over that of the fastest one, 1 at best. A candidate that failed on a key
-gives way to the next choice. Timing is noisy, so even the right choice scores above 1: "timed again" is what a key
-costs that one process timed itself, scored by what another one on the next GPU timed. Candidates are in the order of their parameters, since a recording sorts them by text.
+A figure is the time of the chosen candidate over that of the fastest one, as a geometric mean over keys: 1 is the best.
+A candidate that failed on a key gives way to the next choice. Timings are noisy, so even a process that times the key
+itself does not reach 1: "timed again" is what such a process got by the times of a process on the next GPU.
 
-Some kernels are kept for a final test: they are left out unless --final is given, which leaves out all others. A rule
-that was changed after a look at them has no test any more.
+Every figure has its spread: one key left out, the 95 % interval over resampled sets of keys; half of the keys left out,
+the least and the most over random halves. Candidates are in the order of their parameters, since a recording sorts them
+by text.
+
+Ten kernels are kept: the rule was developed on the others and tested on them once. Use `--kernels development` while
+you change the rule; a rule that was changed after a look at the kept ones has no test any more.
 """
 
 # ruff: noqa: E402 - the package is found first
@@ -32,7 +38,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -168,23 +174,22 @@ def interval(found: Sequence[Miss], method: str) -> tuple[float, float]:
     return means[BOOTSTRAPS // 40], means[-BOOTSTRAPS // 40]
 
 
-def show(title: str, found: Sequence[Miss], *, by_kernel: bool, verbose: bool) -> None:
+def show(title: str, found: Sequence[Miss], *, verbose: bool) -> None:
     """Print a table: geometric mean and worst of each method, per kernel and in total."""
-    if not found:
-        print(f"\n## {title}\nno keys")
-        return
     print(f"\n## {title}\n")
+    if not found:
+        print("no keys")
+        return
     print("| kernel | keys | " + " | ".join(f"{method} | worst" for method in METHODS) + " |")
     print("| --- |" + " ---: |" * (1 + 2 * len(METHODS)))
-    names = sorted({miss.kernel for miss in found}) if by_kernel else []
-    for name in names:
+    for name in sorted({miss.kernel for miss in found}):
         print(row(bare_name(name), [miss for miss in found if miss.kernel == name]))
     print(row("all", found))
     print()
     for method in METHODS:
         low, high = interval(found, method)
         over = sum(miss.ratios[method] > WORST for miss in found)
-        print(f"{method}: 95 % interval of the mean over key sets {low:.3f} to {high:.3f}; {over} keys above {WORST}")
+        print(f"{method}: 95 % interval of the mean {low:.3f} to {high:.3f}; {over} of {len(found)} keys above {WORST}")
     if verbose:
         for miss in sorted(found, key=lambda miss: -miss.ratios["evidence"])[:15]:
             print({method: round(ratio, 2) for method, ratio in miss.ratios.items()}, bare_name(miss.kernel), miss.key)
@@ -196,19 +201,19 @@ def row(name: str, found: Sequence[Miss]) -> str:
     return f"| {name} | {len(found)} | " + " | ".join(figures) + " |"
 
 
-def show_halves(kernels: Kernels, rounds: int) -> None:
-    """Print the spread over random halves: median, least and most of the mean and of the worst."""
+def show_halves(group: str, kernels: Kernels, rounds: int) -> list[str]:
+    """Print the spread over random halves, and return the medians: mean and worst of each method."""
     samples = [leave_half_out(kernels, seed) for seed in range(rounds)]
-    print(f"\n## Half of the keys left out, {rounds} times: median (least to most)\n")
-    print("| method | mean | worst |\n| --- | --- | --- |")
+    print(f"\n## {group}: half of the keys left out, {rounds} times\n")
+    print("| method | mean: median (least to most) | worst key: median (least to most) |\n| --- | --- | --- |")
+    medians: list[str] = []
     for method in METHODS:
         ratios = [[miss.ratios[method] for miss in sample] for sample in samples]
-        cells = (sorted(map(figure, ratios)) for figure in _FIGURES)
-        print(
-            f"| {method} | "
-            + " | ".join(f"{statistics.median(c):.3f} ({c[0]:.3f} to {c[-1]:.3f})" for c in cells)
-            + " |"
-        )
+        means, worst = sorted(map(mean, ratios)), sorted(map(max, ratios))
+        cells = (f"{statistics.median(c):.3f} ({c[0]:.3f} to {c[-1]:.3f})" for c in (means, worst))
+        print(f"| {method} | " + " | ".join(cells) + " |")
+        medians.append(f"{statistics.median(means):.3f}, {statistics.median(worst):.2f}")
+    return medians
 
 
 def timed_again(files: Sequence[Path]) -> list[float]:
@@ -223,26 +228,33 @@ def timed_again(files: Sequence[Path]) -> list[float]:
     ]  # fmt: skip
 
 
-def show_noise(files: Iterable[Path], *, final: bool) -> None:
-    """Print how wide the times of one candidate are, how many candidates that leaves, and the figure of `timed_again`."""
+def show_noise(files: Iterable[Path], kernels: Kernels) -> str:
+    """Print how wide the times of one candidate are, and how many candidates that leaves; return "timed again"."""
     widths: list[float] = []
     rivals: list[int] = []
     for file in files:
-        for kernels in recording(file).timings.values():
-            for kernel, keys in kernels.items():
-                for timed in keys.values() if (bare_name(kernel) in FINAL) == final else ():
+        for recorded in recording(file).timings.values():
+            for keys in (keys for kernel, keys in recorded.items() if kernel in kernels):
+                for timed in keys.values():
                     times = [three for three in timed.times_ms if three and three[0] > 0]
                     widths += [(p80 - p20) / 2 / median for median, p20, p80 in times]
                     slowest = min(times)[2] if times else 0.0
                     rivals.append(sum(median <= slowest for median, _, _ in times))
-    print(f"\n## Noise\n\nhalf of the 20th-80th percentile range, of one candidate: {100 * statistics.median(widths):.1f} % "
+    print(f"\n## Noise\n\nhalf of the 20th-80th percentile range of one candidate: {100 * statistics.median(widths):.1f} % "
           f"(median); candidates within the fastest one's range: {statistics.fmean(rivals):.1f} a key")  # fmt: skip
     again = [ratio for ratio in timed_again(EXAMPLES) if ratio < math.inf]
-    print(f"examples/h200, timed again: {mean(again):.3f}, worst {max(again):.2f}, "
+    print(f"timed again, keys of examples/h200: {mean(again):.3f}, worst {max(again):.2f}; "
           f"{sum(ratio > WORST for ratio in again)} of {len(again)} above {WORST}")  # fmt: skip
+    return f"{mean(again):.3f}, {max(again):.2f}"
 
 
-_FIGURES: Final[tuple[Callable[[Sequence[float]], float], ...]] = (mean, max)
+def show_summary(lines: Iterable[Sequence[str]]) -> None:
+    """Print the mean and the worst key of each method side by side."""
+    print("\n## Summary: geometric mean, worst key\n")
+    print("| kernels | left out | keys | " + " | ".join(METHODS) + " | timed again |")
+    print("| --- | --- | ---: |" + " ---: |" * (len(METHODS) + 1))
+    for line in lines:
+        print("| " + " | ".join(line) + " |")
 
 
 def main() -> None:
@@ -250,25 +262,37 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path, default=SHIPPED)
     parser.add_argument("--fresh", nargs="+", type=Path, default=[], help="recordings of other keys of these kernels")
     parser.add_argument("--rounds", type=int, default=20, help="how many random halves")
-    parser.add_argument("--final", action="store_true", help="only the kernels that are kept for a final test")
+    parser.add_argument("--kernels", choices=("development", "kept", "both"), default="both")
+    parser.add_argument("--kernel", action="append", help="only kernels of this function name; may be repeated")
     parser.add_argument("--verbose", action="store_true", help="also the worst keys")
     parser.add_argument("--json", type=Path, help="write every miss to this file")
     options = parser.parse_args()
     began = time.perf_counter()
-    kernels = {kernel: keys for kernel, keys in read(options.files).items()
-               if (bare_name(kernel) in FINAL) == options.final}  # fmt: skip
-    print(f"{len(kernels)} kernels, {sum(map(len, kernels.values()))} keys, "
-          f"{sum(len(c) for keys in kernels.values() for c in keys.values())} times")  # fmt: skip
-    show_noise(options.files, final=options.final)
-    found = leave_one_out(kernels)
-    show("One key left out", found, by_kernel=True, verbose=options.verbose)
-    show_halves(kernels, options.rounds)
-    if options.fresh:
-        fresh = read(options.fresh)
+    every = {kernel: keys for kernel, keys in read(options.files).items()
+             if not options.kernel or bare_name(kernel) in options.kernel}  # fmt: skip
+    fresh = read(options.fresh)
+    found: list[Miss] = []
+    summary: list[Sequence[str]] = []
+    noise = ""
+    for group in ("development", "kept") if options.kernels == "both" else (options.kernels,):
+        kernels = {kernel: keys for kernel, keys in every.items() if (bare_name(kernel) in FINAL) == (group == "kept")}
+        if not kernels:
+            continue
+        print(f"\n# {group}: {len(kernels)} kernels, {sum(map(len, kernels.values()))} keys, "
+              f"{sum(len(c) for keys in kernels.values() for c in keys.values())} times")  # fmt: skip
+        noise = show_noise(options.files, kernels)
         new = [miss for kernel, keys in kernels.items() if kernel in fresh
                for miss in misses(keys, {k: v for k, v in fresh[kernel].items() if k not in keys}, kernel)]  # fmt: skip
-        show("Fresh keys", new, by_kernel=True, verbose=options.verbose)
-        found = [*found, *new]
+        for what, group_misses in (("one key", leave_one_out(kernels)), ("fresh keys", new)):
+            if group_misses:
+                show(f"{group}: {what} left out", group_misses, verbose=options.verbose)
+                cells = [f"{mean(values):.3f}, {max(values):.2f}"
+                         for values in ([miss.ratios[method] for miss in group_misses] for method in METHODS)]  # fmt: skip
+                summary.append((group, what, str(len(group_misses)), *cells, noise))
+                found += group_misses
+        halves = show_halves(group, kernels, options.rounds)
+        summary.append((group, "half of the keys", f"{options.rounds} halves", *halves, noise))
+    show_summary(summary)
     if options.json:
         options.json.write_text(json.dumps([{"kernel": m.kernel, "key": m.key, **m.ratios} for m in found], indent=1))
     print(f"\n{time.perf_counter() - began:.1f} s")

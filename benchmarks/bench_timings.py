@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""What timings cost: ingest with and without them, and the questions that read them; whole processes in one run.
+"""Measure what timings cost: ingest with and without them, and the queries that read them; whole processes in one run.
 
-usage: bench_timings.py [--ranks 1024] [--rounds 3] [--postgres]
-
-Every rank has 485 entries and about 4,700 candidates' timings (make_recordings.py). Prints the median of the rounds, the
-ratio to an ingest of the votes alone in the same run, and peak memory.
+Every rank has 485 entries and the timings of about 4,700 candidates (make_recordings.py). Prints the median of the
+rounds, the ratio to an ingest of the votes alone in the same run, and the peak memory.
 """
 
 from __future__ import annotations
@@ -20,6 +18,8 @@ from pathlib import Path
 
 from bench_ingest import REGISTRY, empty_postgres, postgres, run
 from make_recordings import make_recordings
+
+from tuning_registry.wording import count_of
 
 ASKED = {
     "disagreements --cost": ["disagreements", "--cost", "--format", "csv"],
@@ -57,7 +57,9 @@ def measure(ranks: int, rounds: int, server: str | None, work: Path) -> None:
             for name, words in ASKED.items():
                 step(f"{kind}: {name}", [*REGISTRY, "--db", url, *words])
     size = sum(file.stat().st_size for file in timed.iterdir()) / sum(file.stat().st_size for file in votes.iterdir())
-    print(f"\n{ranks:,} recordings; with timings the files are {size:.1f} times as large; median of {rounds}\n")
+    print(
+        f"\n{ranks:,} recordings; with timings, the files are {size:.1f} times as large; median of {count_of(rounds, 'round')}\n"
+    )
     print("| process | seconds | / ingest of votes | peak MB |\n| --- | ---: | ---: | ---: |")
     for name, times in seconds.items():
         base = statistics.median(seconds[f"{name.partition(':')[0]}: ingest, votes alone"])
@@ -66,10 +68,10 @@ def measure(ranks: int, rounds: int, server: str | None, work: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ranks", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--postgres", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=1024, help="Number of recordings. [default: 1024]")
+    parser.add_argument("--rounds", type=int, default=3, help="Number of rounds. [default: 3]")
+    parser.add_argument("--postgres", action="store_true", help="Also measure on a temporary Postgres server.")
     arguments = parser.parse_args()
     print(f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, Python {platform.python_version()}, {os.cpu_count()} cores, "
           f"{platform.machine()}")  # fmt: skip

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""kill -9 at random moments of ingest, export, migration and recording: is anything ever lost, doubled or torn?
+"""Kill ingest, export, migration and recording at random moments, and check that nothing is lost, doubled or torn.
 
-usage: fault_campaign.py [--rounds 200] [--seed 1] [--postgres]
+Every round starts a process on a fresh copy of a database, kills it with SIGKILL after a random part of the time that it
+usually takes, and checks the result:
 
-Every round starts a process on a fresh copy of a database, kills it after a random part of the time it usually takes, and
-looks: the database must be whole and hold all of a batch or none, a repeat must complete it, an exported file must be the
-old or the new one, a recording must be readable and hold what was recorded a few seconds before. Prints counts by kind;
-exits 1 at the first loss, naming the round.
+- The database is intact and holds all of a batch or none of it, and a repetition completes it.
+- An exported file is the old or the new one.
+- A recording is readable and holds what was recorded a few seconds before.
+
+Prints counts by kind. Exits 1 at the first loss and names the round.
 """
 
 from __future__ import annotations
@@ -35,10 +37,11 @@ from tuning_registry.db.url import parse_url
 from tuning_registry.formats.files import read_bytes
 from tuning_registry.formats.recordings import read_recording
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
+from tuning_registry.wording import count_of
 
 DUMPS = HERE.parent / "tests" / "data"
 RANKS, COPIES = 64, 4
-# A rank that votes every 5 ms and says when each vote was cast.
+# A rank that votes every 5 ms and prints the time of each vote.
 RECORDER = """
 import sys, time
 from tuning_registry.model.canonical import config_text
@@ -96,7 +99,7 @@ class Databases:
 
 
 def kill_after(command: list[str], seconds: float) -> bool:
-    """Run a command and kill it after some time; whether it was still running."""
+    """Run a command and kill it after some time; return whether it was still running."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         process.wait(seconds)
@@ -124,7 +127,7 @@ def expect(truth: object, what: str) -> None:
 
 
 class Campaign:
-    """One kind of database; each method prepares once and gives a function that plays a round."""
+    """One kind of database; each method prepares once and returns a function that runs a round."""
 
     def __init__(self, databases: Databases, work: Path, chance: random.Random) -> None:
         self.databases, self.work, self.chance = databases, work, chance
@@ -139,7 +142,7 @@ class Campaign:
         return url
 
     def ingest(self) -> Callable[[], bool]:
-        """A batch: all of it or none, and a repeat completes it."""
+        """A batch: all of it is stored or none, and a repetition completes it."""
         base = self.filled()
         command = ["ingest", str(self.batch), "--run", "batch"]
         whole = self.databases.copy(base)
@@ -150,16 +153,16 @@ class Campaign:
             url = self.databases.copy(base)
             killed = kill_after([*REGISTRY, "--db", url, *command], self.chance.uniform(0, 1.1 * usual))
             expect(find_problems(Store(parse_url(url))) == [], "the database has problems")
-            expect(rows(url) in (before, after), f"part of a batch: {rows(url)}")
+            expect(rows(url) in (before, after), f"the database holds part of a batch: {rows(url)}")
             subprocess.run([*REGISTRY, "--db", url, *command], check=True, capture_output=True)
-            expect(rows(url) == after, f"a repeat did not complete it: {rows(url)}")
+            expect(rows(url) == after, f"a repetition did not complete the batch: {rows(url)}")
             self.databases.drop(url)
             return killed
 
         return play
 
     def export(self) -> Callable[[], bool]:
-        """A table over an older one: the old or the new one, whole."""
+        """A table that replaces an older one: the file is the old or the new one."""
         base, file = self.filled(), self.work / "sm90.json"
         old, new = (
             ["export", "--arch", "sm90", "-o", str(file), "--policy", policy] for policy in ("majority", "fastest")
@@ -179,7 +182,7 @@ class Campaign:
         return play
 
     def migrate(self) -> Callable[[], bool]:
-        """From the first revision to the newest: one or the other, with all rows."""
+        """A migration from the first revision to the newest: the database is at one of the two, with all rows."""
         base = self.databases.new()
         kind = "sqlite" if base.startswith("sqlite") else "postgres"
         load_dump(base, (DUMPS / f"{REVISIONS[0]}-{kind}.sql").read_text())
@@ -191,7 +194,7 @@ class Campaign:
             url = self.databases.copy(base)
             killed = kill_after([*REGISTRY, "--db", url, "db", "upgrade"], self.chance.uniform(0.3, 1.1) * usual)
             store = Store(parse_url(url))
-            expect(store.revision() in {REVISIONS[0], HEAD}, f"half-way between revisions: {store.revision()}")
+            expect(store.revision() in {REVISIONS[0], HEAD}, f"the schema is between two revisions: {store.revision()}")
             upgrade_database(store)
             expect(find_problems(store) == [], "the database has problems")
             expect(rows(url) == after, f"rows were lost: {rows(url)}")
@@ -201,7 +204,7 @@ class Campaign:
         return play
 
     def record(self) -> Callable[[], bool]:
-        """A rank at work: its file is whole and holds all but the last seconds."""
+        """A recording rank: its file is valid and lacks at most the last seconds."""
         folder = self.work / "recordings"
 
         def play() -> bool:
@@ -256,17 +259,19 @@ def fight(rounds: int, chance: random.Random, work: Path, server: str | None) ->
             raise SystemExit(f"LOSS in round {number} ({kind}): {loss}") from None
         played[kind] += 1
     name = "SQLite" if server is None else "Postgres"
-    print(f"{name}: {rounds} rounds in {time.perf_counter() - start:.0f} s, losses: 0")
+    print(f"{name}: {count_of(rounds, 'round')} in {time.perf_counter() - start:.0f} s, losses: 0")
     for kind, count in played.items():
-        print(f"  {kind}: {count} rounds, killed in {killed[kind]}, ended by itself in {count - killed[kind]}")
+        print(
+            f"  {kind}: {count_of(count, 'round')}, {killed[kind]} killed, {count - killed[kind]} ended before the kill"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=200, help="Number of rounds. [default: 200]")
+    parser.add_argument("--seed", type=int, default=1, help="Seed of the random moments. [default: 1]")
     parser.add_argument(
-        "--postgres", action="store_true", help="also run as many rounds on a temporary Postgres server"
+        "--postgres", action="store_true", help="Run as many rounds on a temporary Postgres server as well."
     )
     arguments = parser.parse_args()
     os.environ.pop("TUNING_REGISTRY_DB", None)

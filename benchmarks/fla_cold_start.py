@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Cold start on real kernels: flash-linear-attention, autotuned against pinned, in new processes.
+"""Measure the cold start of flash-linear-attention's kernels, autotuned and pinned, in new processes.
 
-usage: fla_cold_start.py            # the whole comparison; needs a GPU, fla and the registry command's packages
-       fla_cold_start.py --work     # what each process does: prints seconds, timings taken, misses, a checksum
+Examples:
+  fla_cold_start.py            # runs the comparison; needs a GPU, fla and the packages of the registry command
+  fla_cold_start.py --work     # runs the kernels once: prints seconds, timings taken, misses and a checksum
 
-Two ranks record, each with a separate compile cache; their recordings are ingested and exported; then a new process
-runs pinned to the table and another one as Triton would, both from an empty compile cache.
+Two ranks record, each with a separate compile cache. Their recordings are ingested and a table is exported. Then two
+new processes run pinned to the table, and two run with stock Triton, each from an empty compile cache.
 """
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined, no-any-return"
-# (Triton, torch and fla come without types, or not at all.)
+# (Triton, torch and fla have no types, or are not installed.)
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def work() -> dict[str, Any]:
 
 
 def process(folder: Path, name: str, **variables: str) -> dict[str, Any]:
-    """One process with a fresh compile cache; what it printed."""
+    """Run one process with a fresh compile cache; return what it printed."""
     environment = os.environ | variables | {"TRITON_CACHE_DIR": str(folder / f"cache-{name}"), "PYTHONPATH":
                                             f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}  # fmt: skip
     environment["FLA_CACHE_RESULTS"] = "0"  # fla would keep its results on disk, and copy them to every rank
@@ -113,7 +114,7 @@ def registry(folder: Path, *arguments: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", action="store_true")
     if parser.parse_args().work:
         print(json.dumps(work()))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Coverage-guided fuzzing of the readers of recordings, tables and Triton caches.
+"""Fuzz the readers of recordings, tables and Triton caches, guided by coverage.
 
 usage: fuzz_readers.py [CORPUS_FOLDER] [-max_total_time=60] [...libFuzzer's options]      (needs `pip install atheris`)
 
-A reader returns a value or raises an error of this package, whatever the bytes, and the two readers of recordings agree. Anything else
-ends the run, with the input in a file.
+For any input, a reader must return a value or raise an error of this package, and the two readers of recordings must
+agree. Anything else ends the run and leaves the input in a file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import atheris  # type: ignore[import-untyped]  # not in any environment of ours
+import atheris  # type: ignore[import-untyped]  # installed by hand
 
 with atheris.instrument_imports(include=["tuning_registry"]):
     from tuning_registry.errors import RegistryError

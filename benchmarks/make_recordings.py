@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Make many recordings whose votes are drawn from the eight real ones.
+"""Make many recordings with votes drawn at random from the eight real ones.
 
 usage: make_recordings.py RANKS COPIES FOLDER [--timings]
 
-Each file holds the real entries COPIES times, told apart by one more value in the key; every vote is the choice of a
-real rank, drawn at random with a fixed seed. COPIES=11 gives 485 entries: a few keys start with a dtype and stay single.
-With --timings each recording has a `timings.rank<N>.json` next to it, with the timings of the rank whose choice was drawn.
+Each file holds the real entries COPIES times; an additional value in the key distinguishes the copies. Every vote is the
+choice of a real rank, drawn with a fixed seed. COPIES=11 gives 485 entries, because a few keys begin with a dtype and
+are not copied. With --timings, each recording gets a `timings.rank<N>.json` with the timings of the rank that was
+drawn.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ REAL = Path(__file__).resolve().parent.parent / "examples" / "h200"
 
 
 def make_recordings(ranks: int, copies: int, folder: Path, *, timings: bool = False) -> None:
-    """Write `rec.rank0.json` ... into `folder`, and `timings.rank0.json` ... if asked to."""
+    """Write `rec.rank0.json` ... into `folder`, and `timings.rank0.json` ... if `timings` is set."""
     rng = random.Random(2026)
     real: list[dict[str, Any]] = [json.loads(path.read_text()) for path in sorted(REAL.glob("rec.rank*.json"))]
     timed: list[dict[str, Any]] = [json.loads(path.read_text()) for path in sorted(REAL.glob("timings.rank*.json"))]

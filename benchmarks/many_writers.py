@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
-"""Many writers at once on one database: does every vote arrive, exactly once, and do readers get answers meanwhile?
+"""Let many processes write to one database at once: every vote must arrive exactly once, and readers must get answers.
 
-usage: many_writers.py [--rounds 3] [--postgres]
-
-A round is two waves on a fresh database, while two readers ask for the winners again and again:
-64 processes that hand 485 votes each straight to the database at one moment, together with 8 ingests of disjoint files
-(16 each); then 8 ingests of overlapping files, half of all each. Every rank has loaded what it needs before that moment,
-since 64 ranks have more than two cores. Exits 1 unless every process ended well, the counts are exact, and no rank had to
-keep its recording in a file. Prints seconds, and the readers' answers, median and slowest.
+A round has two waves on a fresh database, while two readers query the winners repeatedly. In the first wave, 64 ranks
+insert 485 votes each at the same moment, together with 8 ingests of 16 separate files each. In the second wave, 8 ingests
+overlap: each takes a random half of all files. Every rank has loaded its modules before the first wave, since 64 ranks of
+a real job have more than two cores. Prints the seconds of both waves, and the median and slowest answer to a reader.
+Exits 1 if a process fails, a count is wrong, or a rank falls back to its file.
 """
 
 from __future__ import annotations
@@ -34,10 +32,11 @@ from tuning_registry.db.migrate import upgrade_database
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.reports.votes import find_winners
+from tuning_registry.operations.election.winners import find_winners
+from tuning_registry.wording import count_of
 
 RANKS, FILES, ENTRIES, INGESTS = 64, 128, 485, 8
-PAUSE_S = 0.1  # of a reader
+PAUSE_S = 0.1  # between two queries of a reader
 RANK = """
 import sys
 from pathlib import Path
@@ -62,7 +61,7 @@ def start_process(words: list[str], **variables: str) -> subprocess.Popen[str]:
 
 
 def run_together(ranks: list[subprocess.Popen[str]], commands: list[list[str]]) -> float:
-    """Seconds from letting the ranks go until all processes have ended; each must end with status 0."""
+    """Seconds from the start of the ranks until all processes have ended; each must exit 0."""
     for rank in ranks:
         assert rank.stdout is not None
         rank.stdout.readline()
@@ -81,7 +80,7 @@ def run_together(ranks: list[subprocess.Popen[str]], commands: list[list[str]]) 
 
 @contextmanager
 def readers(store: Store) -> Iterator[list[float]]:
-    """Two readers at work; how long each answer took."""
+    """Run two readers; yields the seconds of each answer."""
     took: list[float] = []
     faults: list[Exception] = []
     done = threading.Event()
@@ -91,7 +90,7 @@ def readers(store: Store) -> Iterator[list[float]]:
             start = time.perf_counter()
             try:
                 find_winners(store, Selection())
-            except Exception as fault:  # noqa: BLE001 - told below
+            except Exception as fault:  # noqa: BLE001 - reported below
                 faults.append(fault)
             took.append(time.perf_counter() - start)
             time.sleep(PAUSE_S)
@@ -106,7 +105,7 @@ def readers(store: Store) -> Iterator[list[float]]:
         for thread in threads:
             thread.join()
     if faults:
-        raise SystemExit(f"FAILED: a reader got {faults[0]!r}")
+        raise SystemExit(f"FAILED: a reader raised {faults[0]!r}")
 
 
 def expect(store: Store, recordings: int) -> None:
@@ -114,7 +113,7 @@ def expect(store: Store, recordings: int) -> None:
         counts = reading.row_counts()
     found = (counts["recordings"], counts["votes"], counts["entries"])
     if found != (recordings, recordings * ENTRIES, ENTRIES):
-        raise SystemExit(f"FAILED: {recordings} recordings should be there, but (recordings, votes, entries) = {found}")
+        raise SystemExit(f"FAILED: expected {recordings} recordings; found (recordings, votes, entries) = {found}")
 
 
 def fight(url: str, files: list[Path], work: Path, chance: random.Random) -> tuple[float, float, list[float]]:
@@ -146,16 +145,16 @@ def measure(kind: str, server: str | None, rounds: int, work: Path) -> None:
             empty_postgres(server)
         results.append(fight(server or f"sqlite:///{work}/round{number}.db", files, work, chance))
     answers = [seconds for _, _, took in results for seconds in took]
-    print(f"{kind}, {rounds} rounds: every count exact; {RANKS} ranks and {INGESTS} ingests "
+    print(f"{kind}, {count_of(rounds, 'round')}: every count is exact; {RANKS} ranks and {INGESTS} ingests "
           f"{statistics.median(first for first, _, _ in results):.1f} s, {INGESTS} overlapping ingests "
           f"{statistics.median(second for _, second, _ in results):.1f} s (medians); {len(answers)} answers to readers, "
           f"median {statistics.median(answers):.2f} s, slowest {max(answers):.2f} s")  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--postgres", action="store_true", help="also run on a temporary Postgres server")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="Number of rounds. [default: 3]")
+    parser.add_argument("--postgres", action="store_true", help="Also run on a temporary Postgres server.")
     arguments = parser.parse_args()
     print(f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, Python {platform.python_version()}, {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory() as folder:

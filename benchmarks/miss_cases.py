@@ -5,7 +5,7 @@ Sizes are powers of two, multiples of 64 and odd numbers, drawn with a fixed see
 
 
 # mypy: disable-error-code="import-untyped, import-not-found, no-untyped-call, no-any-return, attr-defined"
-# (Triton, torch and fla come without types, or not at all.)
+# (Triton, torch and fla have no types, or are not installed.)
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Case:
 
 
 def all_cases() -> list[Case]:
-    """Every case, the kernels taking turns: whatever is cut off at the end, each kernel has some keys."""
+    """Every case, alternating between kernels, so that an interrupted run has some keys of each kernel."""
     lists = [list(_cases(*described)) for described in (*_own(), *_fla())]
     return [case for turn in zip_longest(*lists) for case in turn if case is not None]
 

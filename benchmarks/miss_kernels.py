@@ -1,12 +1,12 @@
 """Triton kernels for the benchmark of misses: matrix products, attention, softmax, reductions, scans, stencils.
 
-They are plain textbook kernels whose best config depends on shape and dtype. Each has 8 to 16 candidates and names the
-sizes in its tuning key, so that every shape is a key.
+They are textbook kernels whose best config depends on shape and dtype. Each has 8 to 16 candidates and lists its sizes
+in its tuning key, so every shape is a key.
 """
 
 # ruff: noqa: ANN001, ANN002, ANN201, ARG001, N803 - kernels are as Triton reads them
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
-# (Triton comes without types, or not at all.)
+# (Triton has no types, or is not installed.)
 
 from __future__ import annotations
 

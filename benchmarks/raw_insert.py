@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The limit: parse with a fast parser and insert the votes with bare sqlite3, or COPY, checking nothing.
+"""The limit: parse with a fast parser and insert the votes with bare sqlite3 or COPY, without any checks.
 
 usage: raw_insert.py FOLDER DATABASE_FILE_OR_POSTGRES_URL
 """

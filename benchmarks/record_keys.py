@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Record many keys of many kernels on a GPU, for the benchmark of misses.
 
-usage: record_keys.py FOLDER             # on a GPU machine; at most nine minutes
-       record_keys.py FOLDER --dry       # anywhere: compiles for sm90 with a fake driver, and makes times up
+Examples:
+  record_keys.py FOLDER             # on a machine with a GPU; takes at most nine minutes
+  record_keys.py FOLDER --dry       # anywhere: compiles for sm90 with a fake driver and invents times
 
-First compiles every candidate of every key side by side in processes, so that Triton's cache is warm, then times them
-in one process through the product itself: `install(mode="record")`. Writes FOLDER/rec.rank0.json, a recording of
-version 1 with every candidate's time, and FOLDER/progress.jsonl, a line for each key. Both are written as the run goes
-on, so a run that is cut off leaves what it has. Needs torch, Triton and flash-linear-attention.
+First compiles every candidate of every key in parallel processes, which fills Triton's cache. Then times them in one
+process through the project's own recorder, `install(mode="record")`. Writes FOLDER/rec.rank0.json, a recording of
+version 1 with the time of every candidate, and FOLDER/progress.jsonl, one line per key. Both are written as the run
+proceeds, so an interrupted run keeps its results. Needs torch, Triton and flash-linear-attention.
 """
 
 # ruff: noqa: D102 - the fake driver has Triton's methods
 
 # mypy: disable-error-code="import-untyped, import-not-found, no-untyped-call, attr-defined, no-any-return, misc"
-# (Triton and torch come without types, or not at all.)
+# (Triton and torch have no types, or are not installed.)
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 
 class FakeDriver:
-    """Stands in for the GPU in a dry run: enough of Triton's driver to compile for sm90, and nothing is launched."""
+    """Replaces the GPU in a dry run: enough of Triton's driver to compile for sm90. Launches nothing."""
 
     utils = SimpleNamespace(get_device_properties=lambda _: {"multiprocessor_count": 132, "max_shared_mem": 232_448})
 
@@ -73,7 +74,7 @@ class FakeDriver:
 
 
 def use_fake_gpu() -> None:
-    """Compile for sm90 without a GPU: a fake driver, and every launch stops when the kernel is compiled."""
+    """Install a fake driver for sm90, with which every launch ends when its kernel is compiled."""
     import torch
     import triton
     from triton.runtime import driver
@@ -96,7 +97,7 @@ def use_fake_gpu() -> None:
 
 
 def maker(device: str, *, filled: bool) -> Any:
-    """What builds a tensor: with random numbers for timing, empty where the kernel is only compiled."""
+    """The function that builds tensors: with random numbers for timing, empty if kernels are only compiled."""
     import torch
 
     build = torch.randn if filled else torch.empty
@@ -108,7 +109,7 @@ def maker(device: str, *, filled: bool) -> Any:
 
 
 def compile_cases(todo: Any, done: Any, deadline: float, dry: bool) -> None:
-    """One of the compiling processes: take cases until none is left; each tuned launch compiles its candidates."""
+    """Compile cases in one of several processes until none is left; each tuned launch compiles its candidates."""
     import torch
 
     torch.set_num_threads(1)
@@ -140,7 +141,7 @@ def compile_cases(todo: Any, done: Any, deadline: float, dry: bool) -> None:
 
 
 def compile_instead_of_launching(counts: dict[str, Any], deadline: float) -> None:
-    """Make every tuned launch of this process compile its candidates, counting them, and launch nothing."""
+    """Make every tuned launch of this process compile and count its candidates, and launch nothing."""
     from triton.runtime.autotuner import Autotuner
 
     def compile_candidates(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -160,7 +161,7 @@ def compile_instead_of_launching(counts: dict[str, Any], deadline: float) -> Non
 
 
 def compile_all(count: int, processes: int, deadline: float, dry: bool, log: TextIO) -> list[int]:
-    """Compile the first `count` cases side by side; which of them are done."""
+    """Compile the first `count` cases in parallel; return the numbers of those that are done."""
     context = multiprocessing.get_context("spawn")
     todo, done = context.Queue(), context.Queue()
     for index in range(count):
@@ -202,7 +203,7 @@ def load_fla() -> None:
 
 
 def time_cases(ready: list[int], folder: Path, deadline: float, dry: bool, log: TextIO) -> None:
-    """Launch every compiled case once, recording: Triton times its candidates and the product keeps the times."""
+    """Launch every compiled case once, recording: Triton times its candidates, and the recorder keeps the times."""
     import torch
     import triton.testing
 
@@ -238,7 +239,7 @@ def time_cases(ready: list[int], folder: Path, deadline: float, dry: bool, log: 
 
 
 def warm_up_gpu() -> None:
-    """Bring the clocks up before the first time is taken."""
+    """Bring the clocks up before the first timing."""
     import torch
 
     a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
@@ -250,7 +251,7 @@ def warm_up_gpu() -> None:
 
 
 def shorter_timings(testing: Any) -> None:
-    """Let Triton time for 20 ms after 4 ms of warming up, not 100 after 25: there are thousands of candidates."""
+    """Let Triton time for 20 ms after 4 ms of warm-up instead of 100 after 25: there are thousands of candidates."""
     usual = testing.do_bench
 
     def do_bench(call: Any, warmup: int = 4, rep: int = 20, **options: Any) -> Any:
@@ -265,7 +266,7 @@ def note(log: TextIO, **fields: Any) -> None:
 
 
 def _invented_times(call: Any, quantiles: Any) -> list[float]:
-    """Times of a dry run: made up, stable, and different for different configs."""
+    """The times of a dry run: invented, reproducible, and different for different configs."""
     call()
     held = [cell.cell_contents for cell in call.__closure__ or ()]
     config = next((str(value) for value in held if type(value).__name__ == "Config"), "")
@@ -275,11 +276,11 @@ def _invented_times(call: Any, quantiles: Any) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--compile-s", type=float, default=240, help="seconds after the start at which compiling ends")
-    parser.add_argument("--total-s", type=float, default=525, help="seconds after the start at which timing ends")
+    parser.add_argument("--compile-s", type=float, default=240, help="Seconds after the start at which compiling ends.")
+    parser.add_argument("--total-s", type=float, default=525, help="Seconds after the start at which timing ends.")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--limit", type=int, default=0, help="only the first cases")
-    parser.add_argument("--dry", action="store_true", help="without a GPU: compile for sm90, make the times up")
+    parser.add_argument("--limit", type=int, default=0, help="Only this many cases; 0 for all.")
+    parser.add_argument("--dry", action="store_true", help="Compile for sm90 without a GPU, and invent the times.")
     options = parser.parse_args()
     began = time.time()
     os.environ["FLA_CACHE_RESULTS"] = "0"  # fla would take times from its cache
@@ -292,7 +293,7 @@ def main() -> None:
     with (options.folder / "progress.jsonl").open("w") as log:
         count = options.limit or len(all_cases())
         ready = compile_all(count, options.processes, began + options.compile_s, options.dry, log)
-        print(f"{len(ready)} of {count} keys compiled after {time.time() - began:.0f} s", flush=True)
+        print(f"compiled {len(ready)} of {count} keys after {time.time() - began:.0f} s", flush=True)
         note(log, phase="compiled", keys=len(ready), of=count, seconds=round(time.time() - began, 1))
         time_cases(ready, options.folder, began + options.total_s, options.dry, log)
         note(log, phase="end", seconds=round(time.time() - began, 1))

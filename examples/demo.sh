@@ -33,7 +33,7 @@ kernel = "fla.modules.norm.l2norm.l2norm_bwd_kernel"
 key = "D=128|NB=1|torch.bfloat16|torch.float32|torch.bfloat16|torch.bfloat16"
 found = table.find(kernel, key, candidates)
 print(f"{kernel}\n  {key}\n  -> candidate {candidates.index(found.candidate)}: {found.candidate}")
-print("a key that nobody recorded:", repr(table.find(kernel, "D=96|NB=1", candidates).reason))
+print("a key that was never recorded:", repr(table.find(kernel, "D=96|NB=1", candidates).reason))
 PY
 
 printf '\n# The page about the recordings, to open in a browser:\n%s\n' "$page"

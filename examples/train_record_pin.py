@@ -4,9 +4,9 @@
     registry ingest build/rec.*.json && registry export --arch ARCH -o build/ARCH.json
     torchrun --nproc-per-node=2 examples/train_record_pin.py --table-path build
 
-`registry merge build/rec.*.json -o build/ARCH.json` does the middle step without a database. On GPUs, the kernel is
-Triton's and the ranks use NCCL. Without a GPU, a stand-in runs on the CPU and the ranks use gloo. Its timings are invented
-and differ between ranks, as real ones do, and its architecture is the one in --arch.
+The second step also works without a database: `registry merge build/rec.*.json -o build/ARCH.json`. On GPUs, Triton
+launches the kernel and the ranks use NCCL. Without a GPU, a stand-in runs on the CPU and the ranks use gloo. Its timings
+are invented and differ between ranks, as real ones do; --arch states its architecture.
 """
 
 # ruff: noqa: ANN001, ANN202, N803, D102, ARG001, ARG002 - the stand-ins accept what Triton and autograd pass
@@ -113,10 +113,10 @@ def train(kernel: Any, device: torch.device, steps: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record-path", help="record to files with this prefix, or into the database of this URL")
-    parser.add_argument("--table-path", help="pin to the table in this file or folder")
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--arch", default="sm90", help="architecture to record and look up without a GPU")
+    parser.add_argument("--record-path", help="Prefix of the recordings, or URL of a database to record into.")
+    parser.add_argument("--table-path", help="File or folder with the table to pin.")
+    parser.add_argument("--steps", type=int, default=10, help="Number of training steps.")
+    parser.add_argument("--arch", default="sm90", help="Architecture to record and look up without a GPU.")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     on_gpu = torch.cuda.is_available()
@@ -138,8 +138,7 @@ def main() -> None:
     agreement = verify_choices()
     sources = sorted({choice.source for choice in choice_log()})
     print(f"rank {dist.get_rank()}: {mode}, {', '.join(sources)}, loss {loss!r}, choices {choice_digest()[:12]}, "
-          f"{len(agreement.disagreements)} of {agreement.compared} entries disagree, "
-          f"{len(coverage_report().misses)} misses", flush=True)  # fmt: skip
+          f"disagreements {len(agreement.disagreements)} of {agreement.compared}, misses {len(coverage_report().misses)}", flush=True)  # fmt: skip
     uninstall()
     dist.destroy_process_group()
 

@@ -189,6 +189,9 @@ def test_runs_withdrawn_and_restored(registry: Registry, cli: Cli) -> None:
     assert registry.runs()[1].withdrawn_at is not None
     assert (registry.restore("july"), registry.restore("july")) == (True, False)
     assert [entry.votes for entry in registry.winners()] == [4]
+    assert (registry.withdraw("july", ranks=0), registry.withdraw("july", ranks=[0])) == (True, False)
+    assert ([entry.votes for entry in registry.winners()], registry.runs()[1].withdrawn_ranks) == ([3], (0,))
+    assert registry.restore("july", ranks=[0])
     with pytest.raises(SelectionError, match="no run 'august'"):
         registry.withdraw("august")
 

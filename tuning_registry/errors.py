@@ -14,7 +14,8 @@ RegistryError
 └── DatabaseError                the database cannot be opened, read or written
     ├── SchemaError              its schema is missing, older, newer or not ours
     ├── BusyError                another process held the write lock for too long: try again
-    └── UnreachableError         its server does not answer, or the connection broke: try again
+    ├── UnreachableError         its server does not answer, or the connection broke: try again
+    └── ForbiddenError           its user lacks a right
 """
 
 from __future__ import annotations
@@ -119,6 +120,10 @@ class UnreachableError(DatabaseError):
     """The server does not answer, or the connection to it broke; try the same command again."""
 
 
+class ForbiddenError(DatabaseError):
+    """The user of the database lacks a right; the message names the role that has it."""
+
+
 # See docs/decisions.md, D13.
 def printable(text: str) -> str:
     r"""`text` on one line, with control characters and lone surrogates as `\x..` or `\u....` escapes.
@@ -128,3 +133,17 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def describe(value: object) -> str:
+    """A JSON value in words, short enough for an error message."""
+    if isinstance(value, bool) or value is None:
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, int):
+        return f"the integer {value}" if value.bit_length() <= 64 else "a long integer"
+    if isinstance(value, float):
+        return f"the number {value!r}"
+    if isinstance(value, str):
+        shown = value if len(value) <= 40 else value[:37] + "..."
+        return f"the string {shown!r}"
+    return "an array" if isinstance(value, list) else "an object"

@@ -19,7 +19,8 @@ from tuning_registry.log import warn
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.authors import current_user
-from tuning_registry.operations.election.tally import EntryVotes, Winner
+from tuning_registry.operations.election.tally import EntryVotes, Winner, find_disagreements
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
 from tuning_registry.operations.reports.costs import DisagreementCost, find_costs
@@ -31,7 +32,6 @@ from tuning_registry.operations.reports.page.gather import ReportOptions, gather
 from tuning_registry.operations.reports.page.report import Report
 from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
 from tuning_registry.operations.reports.status import describe_status
-from tuning_registry.operations.reports.votes import find_disagreements, find_winners
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
 from tuning_registry.operations.tables.checking import TableCheck, check_table
 from tuning_registry.operations.tables.differences import compare_tables, compare_with_votes, table_or_run
@@ -39,7 +39,7 @@ from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import ExportRecord, list_exports, remember_export
 from tuning_registry.operations.tables.exported import Export
 from tuning_registry.rendering.html.layout import render_page
-from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.overrides import BAN, PIN, Override
 from tuning_registry.rules.table_diff import EntryChange
 
@@ -93,8 +93,13 @@ class ExportedTable(Result):
 
     @property
     def digest(self) -> str:
-        """The digest of the table's entries, 64 hexadecimal digits. Equal digests mean equal choices."""
+        """The digest of the table's entries, 64 hexadecimal digits."""
         return self.details.digest
+
+    @property
+    def selection_digest(self) -> str:
+        """The digest of all that decides a pin: entries, bans and evidence. Equal digests mean equal choices."""
+        return self.details.selection_digest
 
     @property
     def table(self) -> TunedTable:
@@ -382,6 +387,8 @@ class Registry:
         arch: str,
         *,
         policy: str = Policy.MAJORITY,
+        ties: str = Ties.TEXT,
+        evidence: bool = True,
         generalize_percent: float | None = None,
         max_regression_percent: float | None = None,
         replaced: TunedTable | PathLike | None = None,
@@ -396,6 +403,10 @@ class Registry:
         Args:
             arch: Architecture.
             policy: As for `winners`.
+            ties: Who decides between configs with equally many votes: `"text"` (the smallest text) or `"fastest"` (the
+                lowest median time, if all of them were timed).
+            evidence: Write how much slower each timed candidate is on each key. Jobs use it to choose for keys that are
+                not in the table.
             generalize_percent: Merge a kernel's entries into one `*` entry if that costs at most this slowdown, in
                 percent; None to keep every entry.
             max_regression_percent: Refuse to make an entry of `replaced` slower than this, in percent; None to allow it.
@@ -412,7 +423,7 @@ class Registry:
         """
         selection = _selection(filters, VoteFilters, arch=arch)
         options = ExportOptions(min_votes=min_votes, min_agreement=min_agreement, policy=policy,
-                                generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
+                                ties=ties, evidence=evidence, generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
                                 replaced=_table(replaced) if replaced is not None else None)  # fmt: skip
         return ExportedTable(export_table(self._store, selection, options), self._store, selection, options)
 
@@ -479,27 +490,35 @@ class Registry:
         """Every run with what it recorded, newest first."""
         return list_runs(self._store)
 
-    def withdraw(self, run: str) -> bool:
-        """Stop counting the votes of a run. They are kept, and `restore` counts them again.
+    def withdraw(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
+        """Stop counting the votes of a run, or of some of its ranks. They are kept, and `restore` counts them again.
+
+        Args:
+            run: Name of the run.
+            ranks: Only this rank, or these; empty for the whole run.
 
         Returns:
             Whether this changed anything.
 
         Raises:
-            SelectionError: There is no such run.
+            SelectionError: There is no such run or rank.
         """
-        return withdraw_run(self._store, run)
+        return withdraw_run(self._store, run, _several(ranks))
 
-    def restore(self, run: str) -> bool:
-        """Count the votes of a withdrawn run again.
+    def restore(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
+        """Count the votes of a withdrawn run again, or those of ranks that were withdrawn alone.
+
+        Args:
+            run: Name of the run.
+            ranks: Only this rank, or these; empty for the whole run.
 
         Returns:
             Whether this changed anything.
 
         Raises:
-            SelectionError: There is no such run.
+            SelectionError: There is no such run or rank.
         """
-        return restore_run(self._store, run)
+        return restore_run(self._store, run, _several(ranks))
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
             author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip
@@ -572,9 +591,13 @@ def _selection(filters: Mapping[str, Any], allowed: type = Filters, **fixed: Any
     runs, ranks = given.pop("runs", ()), given.pop("ranks", ())
     return Selection(
         runs=(runs,) if isinstance(runs, str) else tuple(runs),
-        ranks=(ranks,) if isinstance(ranks, int) else tuple(ranks),
+        ranks=_several(ranks),
         **given,
     )
+
+
+def _several(ranks: int | Iterable[int]) -> tuple[int, ...]:
+    return (ranks,) if isinstance(ranks, int) else tuple(ranks)
 
 
 def _table(table: ExportedTable | TunedTable | PathLike) -> TunedTable:

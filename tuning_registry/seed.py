@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from tuning_registry.formats.files import expand_glob, write_atomically
 from tuning_registry.formats.loader import installed_triton, load
 from tuning_registry.formats.recordings import read_recording
-from tuning_registry.formats.table import Kernels, TunedTable, table_bytes, table_payload
+from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
+from tuning_registry.formats.table_header import Kernels
 from tuning_registry.model.canonical import parse_config
 from tuning_registry.model.names import normal_distribution, top_module
 from tuning_registry.model.records import Recording

@@ -11,7 +11,8 @@ SHOWN: Final = 5  # items that a message names before it counts the rest
 
 def count_of(number: int, noun: str) -> str:
     """A number with its noun in the right form: `1 entry`, `1,204 entries`."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") and noun[-2] not in "aeiou" else noun + "s"
+    is_ies = noun.endswith("y") and noun[-2] not in "aeiou"
+    plural = noun[:-1] + "ies" if is_ies else noun + ("es" if noun.endswith("s") else "s")
     return f"{number:,} {noun if number == 1 else plural}"
 
 

@@ -85,7 +85,7 @@ def _described(name: str, value: Any, level: int) -> str:
     if not isinstance(value, property) and not typing.is_typeddict(value):
         lines += ["```text", _call(name.rpartition(".")[2], value), "```", ""]
     text = inspect.getdoc(value) or ""
-    generated = dataclasses.is_dataclass(value) and text.startswith(f"{value.__name__}(")
+    generated = dataclasses.is_dataclass(value) and text.startswith(f"{getattr(value, '__name__', name)}(")
     return "\n".join(lines + ([] if generated else _docstring(text)))
 
 

@@ -1,7 +1,7 @@
 """A kernel for a machine without a GPU: Triton's real autotuner over a stand-in, with invented timings.
 
-The autotuner needs a GPU for two things only: to compile a kernel and to time it. Both are replaced here, so that recording,
-voting and pinning can be tried on a laptop. The timings mean nothing, but they differ between ranks, as real ones do.
+The autotuner needs a GPU for two things only: to compile a kernel and to time it. This module replaces both, so that you
+can try recording, voting and pinning on a laptop. The timings mean nothing, but they differ between ranks, as real ones do.
 """
 
 # mypy: disable-error-code="import-untyped, import-not-found"
@@ -39,7 +39,7 @@ class StandIn:
 
 
 class InventedTimer:
-    """Takes the place of `triton.testing.do_bench`: every rank draws other times."""
+    """Takes the place of `triton.testing.do_bench`: every rank draws different times."""
 
     def __init__(self, rank: int) -> None:
         self.random = random.Random(12 + rank)  # a seed with a majority, and a tie

@@ -309,7 +309,7 @@ def test_check_finds_what_is_wrong(cli: Cli, store: Any, tmp_path: Path) -> None
     result = cli("db", "check")
     assert result.exit_code == 1
     assert "problem: view counted_votes is missing" in result.stderr
-    assert "problem: 1 votes refer to missing rows of recordings" in result.stderr
+    assert "problem: 1 vote without a row in recordings" in result.stderr
 
 
 def test_rank_lists_stay_short(sqlite_cli: Cli, tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_a_mistyped_kernel_is_told_its_neighbours(sqlite_cli: Cli) -> None:
     sqlite_cli("ingest", H200, "--run", "demo")
     for words in (("winners",), ("disagreements",), ("ranks",), ("misses",)):
         result = sqlite_cli(*words, "--kernel", "l2norm_fwd_kernal")
-        assert "; similar kernels: fla.modules.norm.l2norm.l2norm_fwd_kernel" in result.stderr
+        assert "Recorded kernels with a similar name: fla.modules.norm.l2norm.l2norm_fwd_kernel" in result.stderr
     assert "similar" not in sqlite_cli("winners", "--kernel", "nothing_of_the_kind").stderr
     assert "similar" not in sqlite_cli("winners", "--kernel", "l2norm_fwd_kernel", "--triton", "9").stderr
 

@@ -14,10 +14,16 @@ from typer.testing import CliRunner, Result
 
 from tests.conftest import config, empty_database, version_1, write_ranks, write_recording
 from tuning_registry.cli.app import app
+from tuning_registry.db import schema
+from tuning_registry.db.migrate import downgrade_database
+from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.errors import ConflictError
 from tuning_registry.formats.recordings import read_recording
+from tuning_registry.model.canonical import config_text
+from tuning_registry.model.records import Timing
 from tuning_registry.operations.ingest.sink import open_sink
+from tuning_registry.runtime.recording.recorder import Recorder
 
 A, B = config(B=1), config(B=2)
 TIMED = {"sm90": {"k": {"M=1": [[A, [1, 1, 1]], [B, None]]}}}
@@ -77,6 +83,35 @@ def test_a_recorder_records_and_can_neither_read_nor_change_votes(roles: dict[st
         open_sink(roles["recorder"]).write(other)
 
 
+def test_a_recording_that_grew_stays_a_file_which_ingest_completes(
+    roles: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A recorder may add a recording; to complete one, what is stored must be read and changed."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    text = config_text(A)
+    recorder = Recorder(roles["recorder"], "job", None)
+    for key in ("M=1", "M=2"):
+        recorder.resume()
+        recorder.vote(("sm90", "pkg.k", key), text, [Timing(text, 1.0, 0.9, 1.1)], [text])
+        recorder.finish()
+        assert (recorder.file is None) == (key == "M=1")
+    (file,) = (tmp_path / "data").rglob("*.json")
+    assert file == recorder.file
+    assert (
+        caplog.text.count("holds an earlier state of this recording, and its user may add recordings but not complete")
+        == 1
+    )
+    assert f"the recording stays in {file}; to ingest it later, run: registry ingest {file} --db" in caplog.text
+    with psycopg.connect(roles["admin"]) as connection:
+        count = "SELECT (SELECT count(*) FROM votes), (SELECT count(*) FROM timings)"
+        assert connection.execute(count).fetchone() == (4, 1)  # nothing was lost, and nothing half done
+        done = run("--db", roles["owner"], "ingest", file)
+        assert (done.exit_code, "1 completed" in done.stderr) == (0, True), done.stderr
+        assert connection.execute(count).fetchone() == (5, 2)
+        assert "1 already ingested" in run("--db", roles["owner"], "ingest", file).stderr
+        connection.rollback()
+
+
 def refuse(url: str, statement: str) -> None:
     with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute(statement.encode())
@@ -88,7 +123,7 @@ READING: tuple[tuple[object, ...], ...] = (
 )  # fmt: skip
 PLACE = ("--arch", "sm90", "--kernel", "k", "--key", "M=1", "--config", json.dumps(B), "--reason", "r")
 WRITING: tuple[tuple[object, ...], ...] = (
-    ("pin", *PLACE), ("ban", *PLACE), ("runs", "withdraw", "first"), ("db", "upgrade"),
+    ("pin", *PLACE), ("ban", *PLACE), ("ban", *PLACE, "--config", "num_warps=8", "--force"), ("runs", "withdraw", "first"), ("db", "upgrade"),
 )  # fmt: skip
 
 
@@ -108,7 +143,7 @@ def test_a_reader_reads_everything_and_writes_the_log_of_exports_only(roles: dic
         (("ingest", *write_ranks(tmp_path, [B]), "--run", "more"), "recorder"),
     ):
         done = run("--db", roles["reader"], *words)
-        advice = f"GRANT tuning_registry_{job} TO {parse_url(roles['reader']).username} "
+        advice = f"GRANT tuning_registry_{job} TO {parse_url(roles['reader']).username}\n"
         assert (done.exit_code, advice in done.stderr) == (1, True), (words, done.stderr)
     refuse(roles["reader"], "CREATE TABLE mine (x int)")
 
@@ -149,19 +184,20 @@ def test_names_of_roles_are_plain(name: str) -> None:
     assert run("db", "roles", "--schema", name).exit_code == 2
 
 
-def test_the_owner_of_a_database_makes_the_roles_and_goes_on_as_before(postgres_server: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_superuser", [False, True])
+def test_the_creator_of_the_schema_goes_on_as_before(postgres_server: str, tmp_path: Path, by_superuser: bool) -> None:
     prefix = f"r{uuid.uuid4().hex[:8]}"
     boss = f"{prefix}_boss"
     with empty_database(postgres_server) as admin:
         with psycopg.connect(admin, autocommit=True) as connection:
-            connection.execute(f"CREATE ROLE {boss} LOGIN CREATEROLE".encode())
+            connection.execute(f"CREATE ROLE {boss} LOGIN {'' if by_superuser else 'CREATEROLE'}".encode())
             connection.execute(f"ALTER DATABASE {parse_url(admin).database} OWNER TO {boss}".encode())
             connection.execute("CREATE TABLE of_another_tool (id serial PRIMARY KEY)")
         url = parse_url(admin).set(drivername="postgresql", username=boss).render_as_string(hide_password=False)
         assert run("--db", url, "ingest", *write_ranks(tmp_path / "1", [A]), "--run", "first").exit_code == 0
         printed = run("db", "roles", "--prefix", prefix).stdout.encode()
         for _ in range(2):  # after an upgrade it is run again
-            with psycopg.connect(url, autocommit=True) as connection:
+            with psycopg.connect(admin if by_superuser else url, autocommit=True) as connection:
                 connection.execute(printed)
             for words in (
                 ("ingest", *write_ranks(tmp_path / "2", [A]), "--run", "second"),
@@ -170,6 +206,8 @@ def test_the_owner_of_a_database_makes_the_roles_and_goes_on_as_before(postgres_
             ):
                 done = run("--db", url, *words)
                 assert done.exit_code == 0, (words, done.stderr)
+        downgrade_database(Store(parse_url(url)), schema.REVISIONS[-2])
+        assert run("--db", url, "db", "upgrade").exit_code == 0
         with psycopg.connect(admin, autocommit=True) as connection:
             query = "SELECT has_sequence_privilege(%s, 'of_another_tool_id_seq', 'USAGE')"
             assert connection.execute(query, [f"{prefix}_recorder"]).fetchone() == (False,)

@@ -15,8 +15,8 @@ from tuning_registry.db.schema import HEAD
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SchemaError
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.reports.status import describe_status
-from tuning_registry.operations.reports.votes import find_winners
 
 A = config(B=16)
 

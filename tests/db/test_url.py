@@ -70,7 +70,5 @@ def test_a_wrong_value_of_a_connection_option_is_one_line(options: str) -> None:
 def test_without_the_driver_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     done = CliRunner().invoke(app, ["--db", "postgresql://u@localhost/d", "winners"])
-    said = (
-        "error: Postgres needs the driver psycopg, which is not installed; run: pip install 'tuning-registry[postgres]'"
-    )
+    said = "error: Postgres needs the driver psycopg, which is not installed; run: pip install 'psycopg[binary]'"
     assert (done.exit_code, done.stderr.splitlines()[-1]) == (1, said)

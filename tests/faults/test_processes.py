@@ -24,8 +24,8 @@ from tuning_registry.db import schema
 from tuning_registry.db.store import Store
 from tuning_registry.formats.files import write_atomically
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.tables.export import export_table
 
 # Each process is forked from a clean one that has the imports behind it: they start together, and in numbers.
@@ -168,7 +168,7 @@ def test_readers_answer_while_a_writer_is_at_work(store: Store, database: str, t
     ingest(store, write_ranks(tmp_path, [A] * 3), IngestOptions(run="demo"))
     table = tmp_path / "sm90.json"
     with store.writing() as transaction:
-        transaction.set_withdrawn("demo", "2026-11-30T00:00:00+00:00")
+        transaction.set_withdrawn(schema.recorded_runs, [1], "2026-11-30T00:00:00+00:00")
         results = run_together(tmp_path, database, [("winners",), ("export", "--arch", "sm90", "-o", table)])
         assert succeeded(results), results  # they see the run as it was
         assert results[0][1] == "1 winner\n"

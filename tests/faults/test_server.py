@@ -100,11 +100,8 @@ def test_a_role_without_rights(cli: Cli, weak: str, words: tuple[str, ...], job:
     assert cli("ingest", H200, "--run", "demo").exit_code == 0
     result = CliRunner().invoke(app, ["--db", weak, *map(str, words)])
     name = parse_url(weak).username
-    assert (
-        f": permission denied for table tuning_registry_alembic_version: {name} lacks a right of the role "
-        in error_of(result)
-    )
-    assert f"run: GRANT tuning_registry_{job} TO {name} (registry db roles " in error_of(result)
+    assert f": permission denied for table tuning_registry_alembic_version: {name} needs the role " in error_of(result)
+    assert error_of(result).endswith(f"run: GRANT tuning_registry_{job} TO {name}")
     assert_no_secret(result)
 
 
@@ -127,7 +124,7 @@ def test_a_role_that_may_only_read(database: str, cli: Cli, weak: str, tmp_path:
     table = CliRunner().invoke(app, ["--db", weak, "export", "--arch", "sm90"])
     assert table.stdout == cli("export", "--arch", "sm90").stdout
     result = CliRunner().invoke(app, ["--db", weak, "ingest", *map(str, write_ranks(tmp_path, [A]))])
-    assert f"GRANT tuning_registry_recorder TO {name} " in error_of(result)
+    assert error_of(result).endswith(f"GRANT tuning_registry_recorder TO {name}")
     assert votes_in(database) == 360
 
 

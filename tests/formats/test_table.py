@@ -190,7 +190,7 @@ def test_equal_spellings_are_found(stored: str, asked: str) -> None:
 def test_a_table_with_nothing_in_it_is_false() -> None:
     assert not table({})
     assert table({"k": {}})
-    assert repr(table({"k": {"*": config()}})) == "<TunedTable sm90: 1 kernels, 1 entries>"
+    assert repr(table({"k": {"*": config()}})) == "<TunedTable sm90: 1 kernel, 1 entry>"
 
 
 @pytest.mark.parametrize(
@@ -351,3 +351,13 @@ def test_a_tilde_in_a_table_path_is_the_home_folder(tmp_path: Path, monkeypatch:
         assert len(load("sm90", given)) == 1
     monkeypatch.setenv("TUNING_REGISTRY_TABLE_PATH", "~/t")
     assert load("sm90").provenance["file"] == str(tmp_path / "t" / "sm90.json")
+
+
+def test_of_two_spellings_of_one_key_the_smallest_decides_however_a_call_spells_it() -> None:
+    """Which spelling a rank uses first depends on the order of its launches; Triton takes both for one key."""
+    one, other = live(B=1), live(B=2)
+    entries = {"M=True|x": config(B=1), "M=1.0|x": config(B=2)}
+    for kernels in ({"p.k": entries}, {"p.k": dict(reversed(entries.items()))}, {"k": entries}):
+        for key in ("M=True|x", "M=1|x", "M=1.0|x"):
+            match = table(kernels).find("p.k", key, [one, other])
+            assert (match.candidate, match.key) == (other, "M=1.0|x")

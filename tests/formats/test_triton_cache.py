@@ -18,8 +18,8 @@ from tuning_registry.formats.triton_cache import group_by_cache, read_cache
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.records import Observation, Recording
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.reports.status import describe_status
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.operations.tables.export import export_table
 

@@ -14,8 +14,8 @@ from tests.conftest import config, write_recording
 from tuning_registry.db.store import Store
 from tuning_registry.model.globs import glob_regex, is_glob, matches_kernel
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import ingest
-from tuning_registry.operations.reports.votes import find_winners
 
 TEXT = st.text("ab.*?[]!^\\_\n1|{}(", max_size=8)
 

@@ -19,8 +19,8 @@ from tuning_registry.db.url import IN_MEMORY, parse_url
 from tuning_registry.errors import RecordingError
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.tally import find_disagreements
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
-from tuning_registry.operations.reports.votes import find_disagreements
 from tuning_registry.operations.tables.export import export_table
 from tuning_registry.rules.voting import rank_votes
 

@@ -5,12 +5,14 @@
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
 # (Triton and torch come without types, or not at all.)
 
+import gc
 import os
 import pickle
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import pytest
 pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
 
-from tests.runtime.fakes import Timer, autotuner, launch, text_of, three
+from tests.runtime.fakes import Tensor, Timer, autotuner, launch, text_of, three
 from tests.runtime.test_process import python
 from tuning_registry.runtime import (
     agreement,
@@ -60,9 +62,12 @@ SCRIPT = """
     for name in ("all_gather_numbers", "all_gather_bytes"):
         setattr(agreement, name, counting(name))
 
-    def tune(winner, name="kernel", M=16, **options):
+    def tune(winner, name="kernel", M=16, source=None, **options):
         timer = Timer([1.0 if i == winner else 2.0 for i in range(3)])
-        launch(autotuner(name=name, timer=timer, **options), Tensor(), Tensor(), M)
+        kernel = autotuner(name=name, timer=timer, **options)
+        if source is not None:
+            kernel.base_fn.src = source
+        launch(kernel, Tensor(), Tensor(), M)
 
     def agreeing(out):
         install({"arch": "sm90"})
@@ -134,6 +139,47 @@ SCRIPT = """
         r = verify_choices()
         out["result"] = (bool(r), r.ranks, r.compared, r.not_covered)
 
+    def factories(out):
+        install({"arch": "sm90"})
+        for winner, source in ((0, "def relu(): ..."), (2, "def gelu(): ..."))[:: -1 if RANK else 1]:
+            tune(winner, source=source)
+        if RANK == 2:
+            tune(1, source="def third(): ...")
+        r = verify_choices()
+        out["result"] = (bool(r), r.compared, r.other_code)
+        out["digest"] = choice_digest()
+
+    def other_code(out):
+        install({"arch": "sm90", "verify_strict": True})
+        tune(RANK, source=f"def version_{min(RANK, 1)}(): ...", name="stale")
+        tune(1, name="same")
+        try:
+            verify_choices()
+        except AgreementError as fault:
+            out["text"] = str(fault)
+        tune(0, source="def version_1(): ...", name="stale") if RANK == 2 else None
+        tune(0, source="def version_1(): ...", name="stale") if RANK == 1 else None
+        r = verify_choices()
+        out["result"] = (bool(r), r.compared, r.other_code)
+
+    def nothing_compared(out):
+        install({"arch": "sm90"})
+        tune(RANK, name=f"only{RANK}")
+        out["results"] = [(bool(r), r.compared) for r in (verify_choices(), verify_choices())]
+
+    def raising(out):
+        def behave(*args, **kwargs):
+            if kernel.timer.calls == 3 and RANK == 0:
+                raise RuntimeError("the launch")
+        install({"arch": "sm90", "source": "another policy"})
+        kernel = autotuner(timer=Timer([1.0 + RANK, 2.0, 1.5], runs=False), behave=behave)
+        try:
+            launch(kernel)
+        except RuntimeError:
+            out["raised"] = True
+        out["log"] = len(choice_log())
+        out["result"] = verify_choices().compared
+
     def naming(out):
         install({"record_path": FOLDER + "/rec/r", "arch": "sm90"})
         tune(RANK)
@@ -141,7 +187,8 @@ SCRIPT = """
 
     dist.init_process_group("gloo", init_method=f"file://{FOLDER}/store", rank=RANK, world_size=SIZE)
     outs = {}
-    for scenario in (agreeing, news, spellings, strict, chaos, changed, without, naming):
+    for scenario in (agreeing, news, spellings, strict, chaos, changed, without, factories, other_code, nothing_compared, raising,
+                     naming):
         lines.clear(), sent.clear()
         scenario(out := {})
         outs[scenario.__name__] = {**out, "lines": list(lines), "sent": list(sent)}
@@ -201,11 +248,11 @@ def test_only_what_several_ranks_chose_is_compared_and_only_news_are_sent(ranks:
     for out in ranks:
         assert out["results"] == [(False, 2, split), (False, 3, split)]
         sizes = [size for name, size in out["sent"] if name == "all_gather_bytes"]
-        assert sizes[0] <= 16 * 3
+        assert sizes[0] <= 24 * 3
         assert len(sizes) == 2  # digests, then the texts of the one that differs; the second check sent none
     assert [len([line for line in out["lines"] if "disagree" in line]) for out in ranks] == [1, 0, 0]
-    assert "ranks 0 chose" in ranks[0]["lines"][0]
-    assert "ranks 1 chose" in ranks[0]["lines"][0]
+    assert "rank 0 chose" in ranks[0]["lines"][0]
+    assert "rank 1 chose" in ranks[0]["lines"][0]
 
 
 @scenario("spellings")
@@ -217,9 +264,9 @@ def test_equal_spellings_of_a_key_are_one_entry(ranks: Any) -> None:
 def test_strict_raises_on_every_rank_and_in_a_subgroup_ranks_count_within_it(ranks: Any) -> None:
     for out in ranks:
         assert out["raised"] == 2
-        assert "1 of 1 entries differ between 3 ranks: pkg.ops.kernel M=16" in out["text"]
+        assert "3 ranks chose different configs for 1 of 1 entry: pkg.ops.kernel M=16" in out["text"]
     assert ranks[0]["sub"] == 1
-    assert all("differ between 2 ranks" in out["sub"] and "ranks 0 chose" in out["sub"] for out in ranks[1:])
+    assert all("2 ranks chose different" in out["sub"] and "rank 0 chose" in out["sub"] for out in ranks[1:])
 
 
 @scenario("chaos")
@@ -236,6 +283,38 @@ def test_a_choice_that_changes_is_told_anew(ranks: Any) -> None:
 def test_a_rank_without_a_policy_hangs_nobody_and_gaps_are_named(ranks: Any) -> None:
     assert [out["result"][:3] for out in ranks] == [(False, 3, 1)] * 3
     assert [out["result"][3] for out in ranks] == [(), *[(("other.ops.kernel", "out of scope"),)] * 2]
+
+
+@scenario("factories")
+def test_functions_that_share_a_name_are_compared_by_their_source_in_any_order(ranks: Any) -> None:
+    assert [out["result"] for out in ranks] == [(True, 2, ())] * 3
+    assert ranks[0]["digest"] == ranks[1]["digest"] != ranks[2]["digest"]
+    assert [out["lines"] for out in ranks] == [[]] * 3
+
+
+@scenario("other_code")
+def test_ranks_that_run_different_code_under_one_name_are_named(ranks: Any) -> None:
+    """Ranks 1 and 2 run the same code and differ in its config; rank 0 runs other code."""
+    for out in ranks:
+        assert "1 of 2 entries differ between 3 ranks: pkg.ops.stale" in out["text"]
+        assert "ranks 0" not in out["text"]
+        assert out["result"] == (True, 2, ("pkg.ops.stale",))
+    said = [[line for line in out["lines"] if "different code under the name pkg.ops.stale" in line] for out in ranks]
+    assert [len(lines) for lines in said] == [1, 0, 0]
+
+
+@scenario("nothing_compared")
+def test_a_check_that_compares_nothing_says_so_once(ranks: Any) -> None:
+    assert [out["results"] for out in ranks] == [[(True, 0)] * 2] * 3
+    assert [len(out["lines"]) for out in ranks] == [1, 0, 0]
+    assert "no choice was compared: 3 of 3 ranks chose configs" in ranks[0]["lines"][0]
+
+
+@scenario("raising")
+def test_the_choice_of_a_launch_that_raised_is_not_compared(ranks: Any) -> None:
+    assert [out.get("raised", False) for out in ranks] == [True, False, False]
+    assert [out["log"] for out in ranks] == [0, 1, 1]
+    assert [out["result"] for out in ranks] == [1] * 3  # of ranks 1 and 2
 
 
 def test_ranks_agree_on_a_run_name_over_the_groups_store(folder: Path) -> None:
@@ -270,6 +349,48 @@ def test_the_log_and_digest_hold_what_stands() -> None:
     launch(autotuner(name="b", timer=Timer([3.0, 2.0, 1.0])))
     assert choice_log()[1].config == TEXTS[2]
     assert len({empty, one, choice_digest()}) == 3
+
+
+@pytest.mark.parametrize("mode", ["auto", "record", "pinned"])
+def test_a_launch_that_raised_is_not_a_choice_and_one_that_is_repeated_is(tmp_path: Path, mode: Any) -> None:
+    install(mode=mode, arch="sm90", record_path=tmp_path / "r" if mode == "record" else None)
+    fails = True
+
+    def behave(*args: Any, **kwargs: Any) -> None:
+        if fails and kernel.timer.calls in {0, 3}:
+            raise RuntimeError("the launch")
+
+    kernel, other = autotuner(timer=Timer(runs=False), behave=behave), autotuner(name="other")
+    with pytest.raises(RuntimeError, match="the launch"):
+        launch(kernel)
+    assert choice_log() == []
+    launch(other)
+    assert [choice.kernel for choice in choice_log()] == ["pkg.ops.other"]
+    fails = False
+    launch(kernel)
+    assert [choice.kernel for choice in choice_log()] == ["pkg.ops.kernel", "pkg.ops.other"]
+
+
+def test_a_launch_that_raises_later_does_not_take_back_a_choice() -> None:
+    install(arch="sm90")
+    kernel = autotuner()
+    launch(kernel)
+    kernel.fn.behave = lambda *args, **kwargs: 1 / 0
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            launch(kernel)
+    assert len(choice_log()) == 1
+
+
+def test_no_argument_of_a_launch_is_kept_alive() -> None:
+    install(arch="sm90")
+    kernel, x = autotuner(), Tensor()
+    gone = weakref.ref(x)
+    launch(kernel, x, Tensor(), 16)
+    kernel.fn.launches.clear()
+    del x
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.usefixtures("alone")

@@ -347,5 +347,5 @@ def test_the_training_example_records_disagreeing_ranks_and_pins_them_to_one_tab
     assert ["record, timed" in line for line in recorded] == [True, True]
     write("sm90", merge_records(str(tmp_path / "rec.*.json"))["sm90"], tmp_path / "sm90.json")
     pinned = example(2, "--table-path", tmp_path)
-    assert ["pinned, table" in line and "0 of 1 entries disagree, 0 misses" in line for line in pinned] == [True, True]
+    assert ["pinned, table" in line and "disagreements 0 of 1, misses 0" in line for line in pinned] == [True, True]
     assert len({line.partition("loss")[2] for line in pinned}) == 1

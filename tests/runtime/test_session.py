@@ -128,7 +128,14 @@ def test_an_entry_that_cannot_tell_two_candidates_apart_is_a_miss(
     launch(kernel)
     assert kernel.best_config is live[2]
     assert coverage_report().miss_counts == {"ambiguous config": 1}
-    assert "on sm90: ambiguous config;" in caplog.text
+    assert (
+        "on sm90: ambiguous config (several candidates have this config and differ only in their pre_hook"
+        in caplog.text
+    )
+    pin(tmp_path, stored(live[1]), on_miss="error")
+    with pytest.raises(LaunchError, match="differ only in their pre_hook") as caught:
+        launch(autotuner(live))
+    assert "Record this key" not in str(caught.value)
 
 
 def test_two_kernels_of_one_function_name_keep_apart(tmp_path: Path) -> None:

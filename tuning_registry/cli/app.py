@@ -13,10 +13,12 @@ import typer
 
 from tuning_registry import __version__
 from tuning_registry.cli import database, overrides, recordings, reports, standalone, tables, votes
+from tuning_registry.cli.commands import Command, Group, examples_text
 from tuning_registry.cli.console import print_message
-from tuning_registry.cli.help import Command, Group, examples_text, reword
 from tuning_registry.cli.options import Db
 from tuning_registry.errors import RegistryError, UsageError, printable
+
+_EXPECTED: Final = {"int_parsing": "an integer", "int_from_float": "an integer", "float_parsing": "a number"}
 
 
 class _Root(Group):
@@ -31,7 +33,7 @@ class _Root(Group):
             print_message(f"error: {error}")
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
         except typer.BadParameter as error:
-            reword(error)
+            _reword(error)
             raise
         except BrokenPipeError:
             # The reader of our output went away (`| head`); this is the status that a shell expects then.
@@ -47,6 +49,15 @@ class _Root(Group):
         except KeyboardInterrupt:
             print_message("interrupted")
             raise typer.Exit(130) from None
+
+
+def _reword(error: typer.BadParameter) -> None:
+    """Turn the validation library's message about a value into ours."""
+    details: list[Any] = getattr(error.__cause__, "errors", list)()
+    expected = _EXPECTED.get(details[0]["type"]) if details else None
+    if expected is not None:
+        error.message = f"expected {expected}, found {printable(repr(details[0]['input']))}."
+    error.message = error.message.removeprefix("Value error, ")
 
 
 def _print_traceback() -> None:
@@ -126,7 +137,7 @@ _add(runs_app, {"withdraw": recordings.withdraw, "restore": recordings.restore})
 db_app = _group(
     "db",
     "Database",
-    "Create, upgrade, check or locate the database.",
+    "Create, upgrade, check or locate the database; print SQL for its roles.",
     ("registry db path", "registry db check --db registry.db"),
     no_args_is_help=True,
 )

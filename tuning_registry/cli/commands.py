@@ -1,4 +1,4 @@
-"""How commands are built: from a function, its filters, the database, and examples for the help."""
+"""How commands are built: from a function, its filters and the database; and how their help looks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from tuning_registry.cli.console import print_message
 from tuning_registry.cli.options import FILTERS, Db
@@ -18,6 +19,40 @@ if TYPE_CHECKING:
     from tuning_registry.db.store import Store
 
 Function = Callable[..., None]
+
+
+class Command(TyperCommand):
+    """A command whose help names no Python types."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """A group of commands, likewise."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
+
+
+def _without_types(params: list[Any]) -> list[Any]:
+    """Leave out Typer's names of Python types: a flag is not followed by `<bool>`, nor an argument by `<path>`."""
+    for param in params:
+        if isinstance(param, TyperArgument):
+            param.display_type_rich = _no_type  # type: ignore[method-assign]
+        elif getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
+
+
+def _no_type(ctx: Any) -> None:
+    """Take the place of `TyperArgument.display_type_rich`."""
+
+
+def examples_text(examples: Sequence[str]) -> str | None:
+    """The end of a command's help."""
+    lines = [f"$ {example}".replace("[", r"\[") for example in examples]  # brackets are markup
+    return "\n".join(["Examples:", *lines]) if lines else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,9 @@ from tuning_registry.cli.commands import Target, command, database_of, nothing_m
 from tuning_registry.cli.console import print_data, print_message, track_files
 from tuning_registry.cli.options import Db, ExitCode, FormatOption, StatedPackages, StatedTriton
 from tuning_registry.errors import printable
-from tuning_registry.model.selection import parse_packages
+from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS
+from tuning_registry.model.names import rank_ranges, ranks_text
+from tuning_registry.model.selection import parse_packages, parse_ranks
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.misses import render_misses
 from tuning_registry.rendering.runs import render_runs
@@ -18,9 +21,12 @@ from tuning_registry.rendering.votes import spelling_note
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
-    from tuning_registry.db.store import Store
     from tuning_registry.operations.ingest.ingest import IngestReport
 
+RunRanks = Annotated[
+    list[str] | None,
+    typer.Option("--rank", metavar="RANKS", help="Only these ranks of the run, such as 3 or 0-7. May be repeated."),
+]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as shown by registry runs.")]
 
 
@@ -70,7 +76,6 @@ def ingest(
     from tuning_registry.operations.ingest.ingest import IngestOptions
     from tuning_registry.operations.ingest.ingest import ingest as ingest_paths
 
-    store = target.open()
     options = IngestOptions(
         run=run,
         as_run=as_run,
@@ -82,24 +87,11 @@ def ingest(
         replace=replace,
         keep_going=keep_going,
     )
-    report = ingest_paths(store, paths, options, track_files)
+    report = ingest_paths(target.open(), paths, options, track_files)
     _print_notes(report)
     print_message(f"ingested {report}")
-    if report.new_entries:
-        _warn_of_many_keys(store)
     if report.skipped:
         raise typer.Exit(1)
-
-
-def _warn_of_many_keys(store: Store) -> None:
-    from tuning_registry.operations.reports.inventory import MANY_KEYS, kernels_with_many_keys
-
-    for arch, kernel, number in kernels_with_many_keys(store):
-        print_message(
-            printable(f"warning: {kernel} has {number:,} keys on {arch}, more than {MANY_KEYS:,}. ")
-            + "If a value in the key differs in every step, launches will miss the table; round it, or remove it from "
-            "the autotuner's key"
-        )
 
 
 def _print_notes(report: IngestReport) -> None:
@@ -115,13 +107,7 @@ def _print_notes(report: IngestReport) -> None:
             f"note: {count_of(count, 'recording')} {verb} the same votes or timings as run {printable(name)!r}. Both runs "
             f"count; to stop counting one, use registry runs withdraw"
         )
-    for name, kernels in report.other_sources.items():
-        print_message(
-            f"warning: ranks of run {printable(name)!r} ran different code: the source of "
-            f"{', '.join(map(printable, kernels))} differs between ranks, so their votes compare different kernels"
-        )
-    for texts in report.spellings:
-        print_message(spelling_note(texts))
+    _print_warnings(report)
     for arch in report.strange_archs:
         print_message(f"note: {printable(arch)!r} is not a known architecture; stored as given")
     if report.unowned_caches:
@@ -134,6 +120,22 @@ def _print_notes(report: IngestReport) -> None:
             f"note: skipped {count_of(report.timings_beside, 'timings file')} (timings.rank<N>.json) in the same folder; to ingest "
             "timings as well, name the folder"
         )
+
+
+def _print_warnings(report: IngestReport) -> None:
+    """Print what is wrong with the votes that are in the database now."""
+    for name, kernels in report.other_sources.items():
+        print_message(
+            f"warning: ranks of run {printable(name)!r} ran different code: the source of "
+            f"{', '.join(map(printable, kernels))} differs between ranks, so their votes compare different kernels"
+        )
+    for arch, kernel, number in report.many_keys:
+        print_message(
+            printable(f"warning: {kernel} has {number:,} keys on {arch}. If a value in the key differs in every step, ")
+            + "launches will miss the table; round it, or remove it from the autotuner's key"
+        )
+    for texts in report.spellings:
+        print_message(spelling_note(texts))
 
 
 @command(
@@ -158,6 +160,8 @@ def misses(
         entries = {(miss.arch, miss.kernel, miss.key) for miss in found}
         without = {(miss.arch, miss.kernel, miss.key) for miss in found if not miss.recorded}
         print_message(f"{count_of(len(entries), 'missed entry')}, {len(without):,} of them without a vote")
+        if any(miss.reason == AMBIGUOUS for miss in found):
+            print_message(f"note: {AMBIGUOUS}: {WHY_AMBIGUOUS}. Recording these entries again does not help.")
     elif matched:
         print_message("every missed entry has a vote" if unrecorded else "no misses were recorded")
     else:
@@ -178,19 +182,37 @@ def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = N
     print_message(count_of(len(found), "run"))
 
 
-@command(examples=("registry runs withdraw july",))
-def withdraw(target: Target, run: RunName) -> None:
-    """Stop counting the votes of a run. They are kept and can be restored."""
+@command(examples=("registry runs withdraw july", "registry runs withdraw july --rank 3"))
+def withdraw(target: Target, run: RunName, rank: RunRanks = None) -> None:
+    """Stop counting the votes of a run or of some of its ranks. They are kept and can be restored."""
     from tuning_registry.operations.runs import withdraw_run
 
-    changed = withdraw_run(target.open(), run)
-    print_message(f"{printable(run)}: {'withdrawn; its votes no longer count' if changed else 'already withdrawn'}")
+    ranks = parse_ranks(rank or ())
+    changed = withdraw_run(target.open(), run, ranks)
+    outcome = f"withdrawn; {_whose(ranks)} votes no longer count" if changed else "already withdrawn"
+    print_message(f"{_named(run, ranks)}: {outcome}")
 
 
-@command(examples=("registry runs restore july",))
-def restore(target: Target, run: RunName) -> None:
-    """Count the votes of a withdrawn run again."""
-    from tuning_registry.operations.runs import restore_run
+@command(examples=("registry runs restore july", "registry runs restore july --rank 3"))
+def restore(target: Target, run: RunName, rank: RunRanks = None) -> None:
+    """Count the votes of a withdrawn run, or of its withdrawn ranks, again."""
+    from tuning_registry.operations.runs import list_runs, restore_run
 
-    changed = restore_run(target.open(), run)
-    print_message(f"{printable(run)}: {'restored; its votes count again' if changed else 'not withdrawn'}")
+    ranks, store = parse_ranks(rank or ()), target.open()
+    changed = restore_run(store, run, ranks)
+    outcome = f"restored; {_whose(ranks)} votes count again" if changed else "not withdrawn"
+    print_message(f"{_named(run, ranks)}: {outcome}")
+    left = [] if ranks else [found.withdrawn_ranks for found in list_runs(store) if found.name == run]
+    if left and left[0]:
+        print_message(
+            printable(f"note: {ranks_text(left[0])} of this run stay withdrawn. To count their votes again, use ")
+            + f"--rank {rank_ranges(left[0])}"
+        )
+
+
+def _whose(ranks: Sequence[int]) -> str:
+    return "their" if len(ranks) > 1 else "its"
+
+
+def _named(run: str, ranks: Sequence[int]) -> str:
+    return printable(f"{ranks_text(ranks)} of {run}" if ranks else run)

@@ -98,8 +98,8 @@ def _no_votes(store: Store, selection: Selection, paths: list[str] | None) -> st
 def _list_disagreements(
     selection: Selection, paths: list[str] | None, given: dict[str, str | None], style: Format, *, exit_code: bool
 ) -> None:
+    from tuning_registry.operations.election.tally import find_disagreements
     from tuning_registry.operations.ingest.ingest import ingest_in_memory
-    from tuning_registry.operations.reports.votes import find_disagreements
 
     for option, value in given.items():
         if value is not None:

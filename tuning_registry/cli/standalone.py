@@ -35,15 +35,15 @@ def merge(
 
     store = ingest_in_memory(paths, IngestOptions(triton=triton), track_files)
     selection = Selection(arch=arch or only_arch(store))
-    write_export(export_table(store, selection, ExportOptions(source=source or None)), output)
+    write_export(export_table(store, selection, ExportOptions(source=source or None, evidence=False)), output)
 
 
 @command(examples=("registry validate sm90.json", "registry validate old.json sm90.json --format json"))
 def validate(
-    paths: Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Table files.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="TABLE", help="Table files.")],
     style: FormatOption = Format.table,
 ) -> None:
-    """Check the form of table files, entry by entry. Lists the problems, and exits 1 if there are any.
+    """Check that table files are valid, entry by entry. Lists the problems, and exits 1 if there are any.
 
     Needs no database. To compare a table with the votes that it comes from, use registry check.
     """

@@ -15,10 +15,12 @@ from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.differences import render_changes
 from tuning_registry.rendering.overrides import render_exports
-from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.evidence import Policy, Ties
+from tuning_registry.rules.table_diff import other_changes
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:
@@ -49,6 +51,22 @@ def export(
         typer.Option("-o", "--output", metavar="FILE", help="Output file, or - for stdout (the default)."),
     ] = None,
     policy: PolicyOption = Policy.MAJORITY,
+    ties: Annotated[
+        Ties,
+        typer.Option(
+            metavar="RULE",
+            help="How to choose between configs with equally many votes: text (the smallest text) or fastest (the lowest "
+            "median time, if all of them were timed).",
+        ),
+    ] = Ties.TEXT,
+    evidence: Annotated[
+        bool,
+        typer.Option(
+            "--evidence/--no-evidence",
+            help="Write how much slower each timed candidate is on each key. Jobs use it to choose for keys that are not "
+            "in the table.",
+        ),
+    ] = True,
     generalize: Annotated[
         float | None,
         typer.Option(
@@ -77,6 +95,8 @@ def export(
         min_votes=min_votes,
         min_agreement=min_agreement,
         policy=policy,
+        ties=ties,
+        evidence=evidence,
         generalize_percent=generalize,
         max_regression_percent=max_regression,
         replaced=_replaced_table(output) if max_regression is not None else None,
@@ -121,8 +141,11 @@ def write_export(made: Export, output: Path | None) -> None:
         f"wrote {count_of(made.entries, 'entry')} to {where}: {made.disagreements:,} with disagreement "
         f"({made.ties:,} decided by tie-break), {made.dropped:,} left out by thresholds"
     )
+    over_bans = f", {made.pinned_banned:,} of them against a ban" if made.pinned_banned else ""
+    if made.payload["tuning_registry"].get("ties"):
+        print_message(f"timings decided {made.ties_by_time:,} of {count_of(made.ties_by_time + made.ties, 'tie')}")
     notes = {
-        "{} decided by pins (see registry overrides)": made.pinned,
+        f"{{}} decided by pins{over_bans} (see registry overrides)": made.pinned,
         "{} decided with some configs banned (see registry overrides)": made.with_bans,
         "{} left out because every config is banned": made.banned_out,
         "{} without enough timings for the policy; used the majority's config": made.undecided,
@@ -138,10 +161,15 @@ def write_export(made: Export, output: Path | None) -> None:
             f'"*" entries for {count_of(made.saving.kernels, "kernel")} saved {count_of(made.saving.saved, "entry")}; '
             f"their largest slowdown is {made.saving.worst_percent:.2f} %"
         )
+    if made.evidence:
+        print_message(
+            f"evidence on {count_of(made.evidence.keys, 'key')} ({made.evidence.size / 1000:,.1f} kB), for keys that are "
+            "not in the table"
+        )
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
     recordings = made.payload["tuning_registry"]["recordings"]
-    print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.digest[:16]}")
+    print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.selection_digest[:16]}")
 
 
 @command(
@@ -156,7 +184,7 @@ def write_export(made: Export, output: Path | None) -> None:
 def diff(
     target: Target,
     old: Annotated[
-        str, typer.Argument(metavar="OLD", help="Table file, or name of a run, for the table that its votes elect.")
+        str, typer.Argument(metavar="OLD", help="Table file, or name of a run to use the table that its votes elect.")
     ],
     new: Annotated[
         str | None,
@@ -169,7 +197,7 @@ def diff(
 ) -> None:
     """Show the differences between two tables or runs, or between a table and the current votes, with evidence."""
     other = printable(new) if new is not None else "the current votes"
-    found = _with_votes(target, old) if new is None else _between(target, old, new)
+    found, others = _with_votes(target, old) if new is None else _between(target, old, new)
     print_data(render_changes(found, style))
     counts = [
         f"{number:,} {what}"
@@ -178,37 +206,48 @@ def diff(
     ]
     alike = sum(one.is_served_alike for one in found)
     note = f"; {alike:,} not shown, since wider entries give the same config" if alike and style is Format.table else ""
-    print_message(f"{printable(old)} and {other}: {', '.join(counts) or 'no differences'}{note}")
-    if exit_code and found:
+    for line in others:
+        print_message(f"note: {line}")
+    same = "no entry differs" if others else "no differences"
+    print_message(f"{printable(old)} and {other}: {', '.join(counts) or same}{note}")
+    if exit_code and (found or others):
         raise typer.Exit(1)
 
 
-def _with_votes(target: Target, old: str) -> list[EntryChange]:
+def _with_votes(target: Target, old: str) -> tuple[list[EntryChange], list[str]]:
     from tuning_registry.operations.tables.differences import compare_with_votes, table_or_run
 
     store = target.open()
     compared = compare_with_votes(store, table_or_run(store, old, target.selection.arch), target.selection)
     print_message(_how_compared(compared))
-    return compared.changes
+    return compared.changes, compared.other_changes
 
 
-def _between(target: Target, old: str, new: str) -> list[EntryChange]:
+def _between(target: Target, old: str, new: str) -> tuple[list[EntryChange], list[str]]:
     from tuning_registry.operations.tables.differences import compare_tables, table_or_run
 
     store = target.open()
     before, after = (table_or_run(store, name, target.selection.arch) for name in (old, new))
-    stated = [(table.provenance.get("triton") or None, table.packages or None) for table in (before, after)]
-    for name, one, other in zip(("triton", "packages"), *stated, strict=True):
+    stated = [
+        (table.provenance.get("triton") or None, table.packages or None, _ties(table)) for table in (before, after)
+    ]
+    for name, one, other in zip(("triton", "packages", "ties"), *stated, strict=True):
         if one != other:
             print_message(printable(f"note: {name}: {one or 'not stated'} -> {other or 'not stated'}"))
+    others = other_changes(before, after) if before.arch == after.arch else []
     why = "there is no registry in this database"
     try:
         if store.revision() is not None:
-            return compare_tables(before, after, store, target.selection)
+            return compare_tables(before, after, store, target.selection), others
     except DatabaseError as error:  # two files can be compared without a database
         why = str(error)
     print_message(f"note: showing the changes without votes and timings: {why}")
-    return compare_tables(before, after, None, target.selection)
+    return compare_tables(before, after, None, target.selection), others
+
+
+def _ties(table: TunedTable) -> str:
+    """Who decided the ties of a table."""
+    return str(table.provenance.get(EXTRA, {}).get("ties", Ties.TEXT))
 
 
 def _how_compared(compared: TableComparison) -> str:
@@ -241,7 +280,8 @@ def check(target: Target, path: Table) -> None:
 def exports(
     target: Target,
     digest: Annotated[
-        str | None, typer.Option("--digest", metavar="HEX", help="Only tables whose digest begins with this.")
+        str | None,
+        typer.Option("--digest", metavar="HEX", help="Only tables whose digest or selection digest begins with this."),
     ] = None,
     arch: Annotated[
         str | None, typer.Option("--arch", metavar="ARCH", help="Only tables of this architecture.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,8 +12,9 @@ import typer
 from tuning_registry.cli.commands import Target, command, nothing_matches
 from tuning_registry.cli.console import print_data, print_message
 from tuning_registry.cli.options import ALL, VOTES, ExitCode, FormatOption, PolicyOption
-from tuning_registry.errors import printable
+from tuning_registry.errors import TableError, UsageError, printable
 from tuning_registry.formats.short_configs import short_config
+from tuning_registry.formats.table import read_table
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.costs import render_costs
 from tuning_registry.rendering.explanations import near_key_text, render_explained
@@ -21,11 +23,13 @@ from tuning_registry.rendering.ranks import render_ranks
 from tuning_registry.rendering.votes import render_disagreements, render_winners, spelling_note
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.rules.overrides import Overrides
+from tuning_registry.rules.similar_names import similar_names
 from tuning_registry.rules.spellings import alike
-from tuning_registry.wording import count_of
+from tuning_registry.wording import count_of, list_some
 
 if TYPE_CHECKING:
     from tuning_registry.db.store import Store
+    from tuning_registry.model.selection import Selection
     from tuning_registry.operations.election.tally import EntryVotes
     from tuning_registry.operations.reports.explained import Explanation
 
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 )
 def winners(target: Target, policy: PolicyOption = Policy.MAJORITY, style: FormatOption = Format.table) -> None:
     """Show the elected config of every entry, with its votes."""
-    from tuning_registry.operations.reports.votes import find_winners
+    from tuning_registry.operations.election.winners import find_winners
 
     store = target.open()
     found = find_winners(store, target.selection, policy)
@@ -65,8 +69,8 @@ def disagreements(
     exit_code: ExitCode = False,
 ) -> None:
     """Show the entries on which ranks disagree, and which ranks chose which config."""
+    from tuning_registry.operations.election.tally import find_disagreements
     from tuning_registry.operations.reports.costs import CONFLICT, NOT_TIMED, find_costs
-    from tuning_registry.operations.reports.votes import find_disagreements
 
     store = target.open()
     if cost:
@@ -83,6 +87,7 @@ def disagreements(
         print_data(render_disagreements(split, style))
     print_message(split_of(len(split), total) + more if total else nothing_matches(store, target.selection.kernel))
     _print_overrides(store, split)
+    _print_mixed_code(store, target.selection)
     for texts in sorted({group for entry in split for group in alike(choice.config for choice in entry.choices)}):
         print_message(spelling_note(texts))
     if exit_code and (split or not total):
@@ -101,6 +106,19 @@ def _print_overrides(store: Store, split: Sequence[EntryVotes]) -> None:
         named = ", ".join(f"#{number} {touching[number].action}" for number in sorted(touching))
         print_message(
             f"note: overrides apply to some of these entries ({named}); registry winners shows the configs that result"
+        )
+
+
+def _print_mixed_code(store: Store, selection: Selection) -> None:
+    """Name the kernels whose votes compare different code, whether their ranks disagree or not."""
+    from tuning_registry.operations.mixed_code import find_mixed_code
+
+    with store.reading() as reading:
+        mixed = find_mixed_code(reading, selection)
+    if mixed:
+        print_message(
+            f"warning: ranks of one run ran different code under the name of {count_of(len(mixed), 'kernel')}, so their votes "
+            f"compare different kernels: {list_some([str(found) for found in mixed], '; ')}"
         )
 
 
@@ -156,6 +174,7 @@ def keys(
     examples=(
         "registry explain --arch sm90 --kernel l2norm_fwd_kernel",
         "registry explain --arch sm90 --kernel '*norm*' --key 'D=64|*' --policy fastest",
+        "registry explain --arch sm90 --kernel l2norm_fwd_kernel --key 'D=96|NB=1' --table sm90.json",
     ),
 )
 def explain(
@@ -168,18 +187,28 @@ def explain(
             help="Shape key, or a pattern such as 'D=128|*'. Defaults to every key of the kernel.",
         ),
     ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Explain what this table gives to --key, which it need not have. Reads no database.",
+        ),
+    ] = None,
     policy: PolicyOption = Policy.MAJORITY,
     style: FormatOption = Format.table,
 ) -> None:
     """Explain an entry: its votes, timings and overrides, and why its config was chosen.
 
-    Exits 1 if the entry was never recorded.
+    For a key that was never recorded, shows what a pinned job would launch, and exits 1.
     """
     from tuning_registry.operations.reports.explain import explain as find_explanation
 
+    if table is not None:
+        _explain_table(target, table, key, style)
+        return
     store = target.open()
     found = find_explanation(store, target.selection, key, policy)
-    print_data(render_explained(found.entries, style))
+    print_data(render_explained(found.entries, style, found.predicted))
     if found.entries:
         print_message(count_of(len(found.entries), "entry"))
     if not found.kernels:
@@ -187,6 +216,24 @@ def explain(
     elif key is not None and not any(one.config for one in found.entries):
         _print_no_key(found, str(target.selection.kernel), key)
     if not found.entries:
+        raise typer.Exit(1)
+
+
+def _explain_table(target: Target, file: Path, key: str | None, style: Format) -> None:
+    """Print what a table gives to a key; exit 1 if it does not have the kernel."""
+    from tuning_registry.operations.reports.unseen import predict_from_table
+
+    if key is None:
+        raise UsageError("--table needs a key; name it with --key")
+    table, asked = read_table(file), target.selection
+    if table.arch != asked.arch:
+        raise TableError(f"{file} is for {table.arch}, not {asked.arch}")
+    found = predict_from_table(table, str(asked.kernel), key)
+    print_data(render_explained([], style, found))
+    if not found:
+        names = similar_names(str(asked.kernel), list(table.texts))
+        near = f"; similar: {', '.join(names)}" if names else ""
+        print_message(printable(f"{file} has no kernel {asked.kernel}{near}"))
         raise typer.Exit(1)
 
 
@@ -203,6 +250,8 @@ def _print_no_kernel(store: Store, found: Explanation, target: Target) -> None:
 
 def _print_no_key(found: Explanation, kernel: str, key: str) -> None:
     print_message(printable(f"key {key} of {kernel} has no config: no vote, pin or policy decides it"))
+    if found.predicted:
+        return
     for near in found.nearest:
         print_message(f"nearest: {near_key_text(near)}")
     star = found.any_key
@@ -233,11 +282,15 @@ def ranks(
     count = count_of(len(fleet.ranks), "rank")
     if not fleet.ranks:
         print_message(nothing_matches(store, target.selection.kernel, "votes or timings"))
-    elif fleet.time_ratio is None and fleet.dissent is None:
+    elif fleet.time_ratio is None and fleet.dissent is None and not fleet.outliers:
         print_message(f"{count}: too few to find outliers")
     else:
         number = len(fleet.outliers)
-        by_votes = "" if fleet.time_ratio is not None else " by votes; there are too few timings to compare speeds"
+        by_votes = (
+            ""
+            if fleet.time_ratio or fleet.dissent is None
+            else " by votes; there are too few timings to compare speeds"
+        )
         print_message(
             f"{number:,} of {len(fleet.ranks):,} ranks {'is an outlier' if number == 1 else 'are outliers'}{by_votes}"
         )

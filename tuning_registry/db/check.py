@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from tuning_registry.db import dialects, schema
 from tuning_registry.db.store import Store
 from tuning_registry.errors import DatabaseError
+from tuning_registry.wording import count_of
 
 
 def find_problems(store: Store) -> list[str]:
@@ -52,5 +53,5 @@ def _orphans(connection: sa.Connection) -> list[str]:
             sa.select(sa.func.count()).select_from(schema.votes).where(column.not_in(sa.select(table.c.id)))
         ).scalar_one()
         if lost:
-            problems.append(f"{lost} votes refer to missing rows of {table.name}")
+            problems.append(f"{count_of(lost, 'vote')} without a row in {table.name}")
     return problems

@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from tuning_registry.db.roles import READ, missing_right
 from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
-from tuning_registry.errors import BusyError, DatabaseError, UnreachableError, UsageError
+from tuning_registry.errors import BusyError, DatabaseError, ForbiddenError, UnreachableError, UsageError
 from tuning_registry.log import warn
 
 LOCK_WAIT_S: Final = 60.0
@@ -65,7 +65,7 @@ def _postgres_engine(url: sa.URL, wait_s: float | None) -> sa.Engine:
         engine = sa.create_engine(url, poolclass=NullPool, connect_args={**stated, **_UNPREPARED})
     except ImportError as error:  # no psycopg, or one without libpq
         raise DatabaseError(
-            "Postgres needs the driver psycopg, which is not installed; run: pip install 'tuning-registry[postgres]'"
+            "Postgres needs the driver psycopg, which is not installed; run: pip install 'psycopg[binary]'"
         ) from error
     _refuse_unknown_options(url, engine.dialect.loaded_dbapi)
     return engine
@@ -268,7 +268,7 @@ def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None, 
         return BusyError(f"{where}: another writer held the lock for over {waited}; try again")
     if state == "42501":
         right = missing_right(getattr(error, "statement", None) or "", url.username, purpose)
-        return DatabaseError(f"{where}: {_first_line(original, url)}: {right}")
+        return ForbiddenError(f"{where}: {_first_line(original, url)}: {right}")
     if getattr(error, "connection_invalidated", False):
         return UnreachableError(f"{where}: the connection was lost: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):

@@ -61,7 +61,7 @@ class Reading:
 
     def environments_that_count(self, selection: Selection) -> list[int]:
         """Ids of the environments behind a selection's votes: what the queries over all votes are built for."""
-        return [identity for (identity,) in self.once(queries.recordings.environments_that_count(selection))]
+        return [identity for (identity,) in self.once(queries.selected.environments_that_count(selection))]
 
     def row_counts(self, *names: str) -> dict[str, int]:
         """Number of rows of these tables, or of every one."""

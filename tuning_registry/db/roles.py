@@ -34,7 +34,7 @@ _RECORDED: Final = (
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _TABLE_IN_SQL = re.compile(r'\b(?:FROM|JOIN|INTO|COPY|UPDATE|TABLE)\s+"?(\w+)', re.IGNORECASE)
 PREFIX: Final = "tuning_registry"
-READ, WRITE, MIGRATE = "read", "write", "migrate"  # why a database is opened
+READ, WRITE, DECIDE, MIGRATE = "read", "write", "decide", "migrate"  # why a database is opened
 
 _MADE_IF_MISSING: Final = """\
 DO $$ BEGIN
@@ -46,14 +46,17 @@ DO $$ BEGIN
     END IF;
     CREATE ROLE "{role}" NOLOGIN;
 END $$"""
-# To hand over tables, a user must be able to become their new owner, and stays able to. Since Postgres 16, the creator
-# of a role may grant it but does not have its privileges.
-_GRANTED_TO_ME: Final = """\
-DO $$ BEGIN
-    IF current_user <> '{role}' THEN
-        EXECUTE format('GRANT "{role}" TO %I', current_user) || CASE
+# Whoever owned the tables goes on using and upgrading them. To hand tables over, a user other than a superuser must also
+# be a member of their new owner; since Postgres 16, the creator of a role does not have its privileges.
+_GRANTED_TO_OWNERS: Final = """\
+DO $$ DECLARE member name; BEGIN
+    FOR member IN
+        SELECT rolname FROM pg_roles WHERE NOT rolsuper AND rolname <> '{role}' AND (rolname = current_user OR oid IN
+            (SELECT relowner FROM pg_class WHERE oid = ANY (ARRAY[{tables}]::regclass[])))
+    LOOP
+        EXECUTE format('GRANT "{role}" TO %I', member) || CASE
             WHEN current_setting('server_version_num')::int >= 160000 THEN ' WITH INHERIT TRUE, SET TRUE' ELSE '' END;
-    END IF;
+    END LOOP;
 END $$"""
 
 
@@ -63,17 +66,15 @@ def missing_right(statement: str, user: str | None, purpose: str) -> str:
     Args:
         statement: The SQL that failed.
         user: Who ran it; None if the URL does not state it.
-        purpose: Why the database was opened: `READ`, `WRITE` or `MIGRATE`.
+        purpose: Why the database was opened: `READ`, `WRITE`, `DECIDE` (overrides and withdrawals) or `MIGRATE`.
     """
     who = user or "the user"
     grantee = "USER" if user is None else user if _PLAIN_NAME.fullmatch(user) else '"' + user.replace('"', '""') + '"'
     if statement.lstrip().upper().startswith("CREATE"):
-        return f"{who} may not create tables. Ask an administrator to run: GRANT CREATE ON SCHEMA public TO {grantee}"
+        owner = f"; or GRANT {PREFIX}_owner TO {grantee} if registry db roles was run" if purpose == MIGRATE else ""
+        return f"{who} may not create tables. Ask an administrator to run: GRANT CREATE ON SCHEMA public TO {grantee}{owner}"
     role = f"{PREFIX}_{_job_for(statement, purpose)}"
-    return (
-        f"{who} lacks a right of the role {role}. Ask an administrator to run: GRANT {role} TO {grantee} "
-        "(registry db roles prints SQL that creates the role)"
-    )
+    return f"{who} needs the role {role} (registry db roles prints the SQL that creates it; its --prefix changes the name). Ask an administrator to run: GRANT {role} TO {grantee}"
 
 
 def _job_for(statement: str, purpose: str) -> str:
@@ -81,7 +82,7 @@ def _job_for(statement: str, purpose: str) -> str:
     tables = set(_TABLE_IN_SQL.findall(statement))
     if purpose == READ or tables == {"exports"}:
         return "reader"
-    if purpose == MIGRATE:
+    if purpose in {DECIDE, MIGRATE}:
         return "owner"
     verb = statement.split(None, 1)[0].upper() if statement.strip() else ""
     may = {"SELECT": {*_LOOKED_UP, schema.VERSION_TABLE}, "INSERT": {*_RECORDED}, "COPY": {*_RECORDED}}.get(verb, set())
@@ -91,9 +92,9 @@ def _job_for(statement: str, purpose: str) -> str:
 def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str]:
     """SQL that creates a recorder, a reader and an owner in a database that already has the schema.
 
-    It is one transaction, which may be repeated. A superuser can run it, or the owner of the database with CREATEROLE,
-    who then also becomes a member of the owner role. The roles cannot log in; grant them to users that can. The owner
-    role owns the tables. A recorder may insert, and read what it must look up; it may not update or delete, or read
+    It is one transaction, which may be repeated. A superuser can run it, or the owner of the tables with CREATEROLE.
+    The roles cannot log in; grant them to users that can. The owner role owns the tables from then on, and whoever
+    owned them before becomes a member of it. A recorder may insert, and read what it must look up; it may not update or delete, or read
     the votes of others. A reader may read everything, and add its exports to the log of exports.
 
     Args:
@@ -111,6 +112,7 @@ def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str
     owner, recorder, reader = names = [f"{prefix}_{job}" for job in ("owner", "recorder", "reader")]
     tables = [table.name for table in schema.metadata.sorted_tables]
     everything = [*tables, schema.VERSION_TABLE]
+    quoted = ", ".join(f'\'"{namespace}"."{name}"\'' for name in everything)
 
     def listed(names: Sequence[str]) -> str:
         return ", ".join(f'"{namespace}"."{name}"' for name in names)
@@ -121,7 +123,7 @@ def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str
     return [
         "BEGIN",
         *(_MADE_IF_MISSING.format(role=name) for name in names),
-        _GRANTED_TO_ME.format(role=owner),
+        _GRANTED_TO_OWNERS.format(role=owner, tables=quoted),
         f'GRANT USAGE, CREATE ON SCHEMA "{namespace}" TO "{owner}"',
         f'GRANT USAGE ON SCHEMA "{namespace}" TO "{recorder}", "{reader}"',
         *(f'ALTER TABLE "{namespace}"."{name}" OWNER TO "{owner}"' for name in everything),

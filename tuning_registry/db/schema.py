@@ -10,7 +10,7 @@ import sqlalchemy as sa
 # Not Alembic's default name, which MLflow and Optuna use in a shared database.
 VERSION_TABLE: Final = "tuning_registry_alembic_version"
 # Every revision ever released, oldest first; the last is what this schema declares.
-REVISIONS: Final = ("0001", "0002", "0003")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
 HEAD: Final = REVISIONS[-1]
 
 CURRENT: Final = ""  # in `recordings.superseded_at`: it counts
@@ -91,7 +91,7 @@ recorded_runs = sa.Table(
     sa.Column("id", Id, primary_key=True),
     sa.Column("name", ByteText, nullable=False, unique=True),
     sa.Column("is_named", sa.Boolean, nullable=False),  # false: the name was derived from the files' folder
-    sa.Column("withdrawn_at", ByteText),  # UTC, ISO 8601; null if its votes count
+    sa.Column("withdrawn_at", ByteText),  # the whole run: UTC, ISO 8601; null if its votes count
 )
 
 recordings = sa.Table(
@@ -123,6 +123,7 @@ recordings = sa.Table(
     sa.Column("source_set_id", Id),
     sa.Column("hardware_id", Id),
     sa.Column("extra", ByteText),  # canonical JSON
+    sa.Column("withdrawn_at", ByteText),  # this rank alone: UTC, ISO 8601; null if its votes count
     sa.UniqueConstraint("run_id", "rank", "superseded_at"),
     sa.Index(None, "votes_digest"),
     sa.Index(None, "process_id"),
@@ -236,6 +237,7 @@ exports = sa.Table(
     sa.Column("output", ByteText, nullable=False),  # the path as it was given
     sa.Column("exported_by", ByteText, nullable=False),
     sa.Column("exported_at", ByteText, nullable=False),  # UTC, ISO 8601
+    sa.Column("selection_digest", ByteText),  # null if the table was exported before revision 0004
     sa.Index(None, "table_digest"),
 )
 
@@ -253,7 +255,7 @@ SELECT e.arch AS arch, e.kernel AS kernel, e.key AS key, c.text AS config, r.ran
 FROM votes v
 JOIN entries e ON e.id = v.entry_id
 JOIN configs c ON c.id = v.config_id
-JOIN recordings r ON r.id = v.recording_id AND r.superseded_at = ''
+JOIN recordings r ON r.id = v.recording_id AND r.superseded_at = '' AND r.withdrawn_at IS NULL
 JOIN recorded_runs u ON u.id = r.run_id AND u.withdrawn_at IS NULL"""
 
 _ddl = cast("Callable[[str], sa.DDL]", sa.DDL)  # its constructor is not annotated

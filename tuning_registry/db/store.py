@@ -54,10 +54,13 @@ class Store:
             yield Reading(connection)
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[Writing]:
+    def writing(self, purpose: str = WRITE) -> Iterator[Writing]:
         """A transaction that holds the one write lock of the database. Commits at the end, or rolls back on an error.
 
         An empty database is created at the head revision first, under the same lock.
+
+        Args:
+            purpose: `WRITE`, or `DECIDE` for what only an owner may do. An error names the role that is needed.
 
         Raises:
             SchemaError: The schema is of another revision.
@@ -65,7 +68,7 @@ class Store:
             DatabaseError: It cannot be opened or written.
         """
         self._prepare_file()
-        with self._connected(WRITE) as connection:
+        with self._connected(purpose) as connection:
             dialects.begin_transaction(connection, writing=True, wait_s=self._wait_s)
             is_empty = find_revision(connection) is None
             if is_empty:
@@ -195,7 +198,7 @@ def refuse_unknown_revision(found: str, url: sa.URL) -> None:
     if found not in schema.REVISIONS:
         raise SchemaError(
             f"{shown_url(url)}: the schema is newer than this program (found {found}, expected {schema.HEAD}); "
-            "upgrade the package: pip install -U tuning-registry"
+            "upgrade the package tuning-registry"
         )
 
 

@@ -59,10 +59,16 @@ class Writing(Reading):
         for table in [*tables, schema.timings, schema.candidate_sets] if timings else tables:
             self.connection.execute(sa.delete(table).where(table.c.recording_id == recording_id))
 
-    def set_withdrawn(self, run: str, withdrawn_at: str | None) -> None:
-        """Withdraw a run, or restore it with None."""
-        runs = schema.recorded_runs
-        self.connection.execute(sa.update(runs).where(runs.c.name == run).values(withdrawn_at=withdrawn_at))
+    def set_withdrawn(self, table: sa.Table, ids: Sequence[int], withdrawn_at: str | None) -> None:
+        """Withdraw runs or recordings, or restore them with None.
+
+        Args:
+            table: `recorded_runs` or `recordings`.
+            ids: Of its rows.
+            withdrawn_at: UTC, ISO 8601.
+        """
+        for chunk in in_chunks(ids):
+            self.connection.execute(sa.update(table).where(table.c.id.in_(chunk)).values(withdrawn_at=withdrawn_at))
 
     def insert_override(self, event: Mapping[str, Any], config: str) -> int:
         """Append an override event; its id.

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, describe
 from tuning_registry.formats.config_classes import ConfigSet, class_text
 from tuning_registry.formats.matching import value_text
-from tuning_registry.model.canonical import (
-    DEFAULTS,
-    FIELDS,
-    check_text,
-    config_text,
-    describe,
-    dump_json,
-    parse_config,
-)
-from tuning_registry.model.names import ANY_KEY, bare_name, is_positional, lookup_key, positional_key
+from tuning_registry.model.canonical import DEFAULTS, FIELDS, config_text, dump_json, parse_config
+from tuning_registry.model.names import ANY_KEY, bare_name, check_text, is_positional, lookup_key, positional_key
 
 _BAN: Final = "ban"
 _PIN: Final = "pin"
@@ -61,15 +53,17 @@ class Bans:
         names = {kernel, bare_name(kernel)}
         return any(place[0] in names for place in self._banned)
 
-    def at(self, kernel: str, key: str | None) -> ConfigSet:
+    def at(self, kernel: str, key: str | None, other_spellings: Sequence[str] = ()) -> ConfigSet:
         """The configs that are banned for a kernel and key.
 
         Args:
             kernel: Qualified or bare name.
             key: Shape key; None for a call whose key has no text, to which only bans of `*` apply.
+            other_spellings: Keys that other tools write for the same call: a ban of their recordings has one of them.
         """
         names = dict.fromkeys((kernel, bare_name(kernel)))
-        exact = [] if key is None else [*dict.fromkeys((lookup_key(key), positional_key(key)))]
+        keys = () if key is None else (key, *other_spellings)
+        exact = [*dict.fromkeys(spelt for one in keys for spelt in (lookup_key(one), positional_key(one)))]
         here = {text for spelt in exact for text in self._banned.get((kernel, spelt), ())}
         wider = {text for name in names for spelt in [*exact, ANY_KEY] for text in self._banned.get((name, spelt), ())}
         lifted = {text for spelt in exact for text in self._pinned.get((kernel, spelt), ())}
@@ -80,9 +74,9 @@ class Bans:
         names = {kernel, bare_name(kernel)}
         return ConfigSet(text for place, texts in self._banned.items() if place[0] in names for text in texts)
 
-    def forbids(self, kernel: str, key: str | None, text: str | None) -> bool:
+    def forbids(self, kernel: str, key: str | None, text: str | None, other_spellings: Sequence[str] = ()) -> bool:
         """Whether a config (canonical text; None for a config without one) is banned for a kernel and key."""
-        return text is not None and self.may_touch(kernel) and text in self.at(kernel, key)
+        return text is not None and self.may_touch(kernel) and text in self.at(kernel, key, other_spellings)
 
     def to_list(self) -> list[list[Any]]:
         """What decides, in an order that does not depend on the file: `[action, kernel, key, [config, ...]]`."""

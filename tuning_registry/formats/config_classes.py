@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, describe
 from tuning_registry.formats.matching import value_text
-from tuning_registry.model.canonical import DEFAULTS, FIELDS, config_text, describe, dump_json, load_config
+from tuning_registry.model.canonical import DEFAULTS, FIELDS, config_text, dump_json, live_config_text, load_config
 
+_PLAIN = (int, float, str, type(None))
 _NEEDED = tuple(name for name in FIELDS if name not in DEFAULTS)
 
 
@@ -75,6 +76,15 @@ class ConfigSet:
             return True
         return spelt not in self._spared and _is_in_one(self._wider_classes, spelt)
 
+    def forbids(self, candidate: object) -> bool:
+        """Whether a live candidate is in the set. One that no table can hold has no text, but may belong to a class."""
+        text = live_config_text(candidate)
+        if text is not None:
+            return text in self
+        classes = {**self._classes, **self._wider_classes}
+        fields = _live_fields(candidate) if classes else None
+        return fields is not None and any(_has(fields, one) for one in classes.values())
+
     def __iter__(self) -> Iterator[str]:
         """The texts of the configs and classes, in order."""
         return iter(sorted({*self._texts, *self._wider, *self._classes, *self._wider_classes}))
@@ -101,6 +111,19 @@ def _is_in_one(classes: Mapping[str, Mapping[str, Any]], spelt: str) -> bool:
         return False
     config = load_config(spelt)
     return any(_has(config, fields) for fields in classes.values())
+
+
+def _live_fields(candidate: Any) -> dict[str, Any] | None:
+    """The fields that a candidate passes to a launch, in the spelling of `_has`; None if it is no `triton.Config`."""
+    try:
+        passed = {**candidate.kwargs, **candidate.all_kwargs()}
+        options = {name: passed.get(name, getattr(candidate, name, DEFAULTS.get(name))) for name in FIELDS[1:]}
+        kwargs = {
+            name: int(passed[name]) if isinstance(passed[name], bool) else passed[name] for name in candidate.kwargs
+        }
+    except Exception:  # noqa: BLE001 - as in `live_config_text`: a foreign object may raise anything
+        return None
+    return {"kwargs": {name: value for name, value in kwargs.items() if type(value) in _PLAIN}, **options}
 
 
 def _has(config: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:

@@ -26,8 +26,7 @@ from tuning_registry.errors import RegistryError
 from tuning_registry.formats.files import read_bytes
 from tuning_registry.formats.recordings import checked, parse_recording
 from tuning_registry.formats.sections import MAX_NAME_BYTES
-from tuning_registry.model.canonical import check_text
-from tuning_registry.model.names import is_known_arch
+from tuning_registry.model.names import check_text, is_known_arch
 from tuning_registry.model.records import FAILED, Header, Recording, TimedCandidates
 
 S = TypeVar("S")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tuning_registry.errors import RegistryError
-from tuning_registry.formats.table import EXTRA, TunedTable, read_table
+from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.locations import TABLE_PATH_VARIABLE, user_table_folder
 from tuning_registry.log import warn
 from tuning_registry.model.names import is_known_arch, normal_arch
@@ -98,12 +99,19 @@ def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.Pat
             warn("table path %s does not exist", stated)
         elif os.path.isdir(stated) and not os.path.lexists(stated / f"{arch}.json"):  # noqa: PTH112
             warn("%s has no %s.json; searching further", stated, arch)
-    folders += [_home_expanded(part) for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
-    folders += [folder for folder in (user_table_folder(), PACKAGED_TABLES) if folder is not None]
-    for folder in folders:
+    for folder in _search_path(folders):
         file = folder / f"{arch}.json" if not os.path.isfile(folder) else folder  # noqa: PTH113
         if os.path.lexists(file):
             yield file
+
+
+def _search_path(stated: Sequence[Path]) -> Iterator[Path]:
+    yield from stated
+    yield from (_home_expanded(part) for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part)
+    users = user_table_folder()  # not before it is needed, since it imports a package
+    if users is not None:
+        yield users
+    yield PACKAGED_TABLES
 
 
 def _home_expanded(path: str | os.PathLike[str]) -> Path:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tuning_registry.model.canonical import dump_json, live_config_text, load_config
 
 C = TypeVar("C")
+
+AMBIGUOUS: Final = "ambiguous config"
+WHY_AMBIGUOUS: Final = (
+    "several candidates have this config and differ only in their pre_hook, which no table can state; make them differ in "
+    "a parameter"
+)
+_SPELT_TWICE: Final = ("true", "false", ".0", "e+")  # one of these is in every value that has another spelling
 
 
 @functools.lru_cache(maxsize=4096)
@@ -20,6 +27,8 @@ def value_text(text: str) -> str:
     Args:
         text: The canonical text of a config, or of a class of configs (`config_classes`).
     """
+    if not any(part in text for part in _SPELT_TWICE):
+        return text
     config = load_config(text)
     return dump_json({name: _plain(value) if name == "kwargs" else value for name, value in config.items()})
 
@@ -39,7 +48,7 @@ def matching_candidate(text: str, candidates: Iterable[C]) -> tuple[C | None, st
         return None, "not a candidate"
     hook = getattr(matches[0], "pre_hook", None)
     if any(getattr(other, "pre_hook", None) != hook for other in matches[1:]):
-        return None, "ambiguous config"
+        return None, AMBIGUOUS
     return matches[0], ""
 
 

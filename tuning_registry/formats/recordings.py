@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tuning_registry.errors import FormatError, RecordingError
+from tuning_registry.errors import FormatError, RecordingError, describe
 from tuning_registry.formats.files import kind_of, parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
-from tuning_registry.model.canonical import check_text, config_text, describe
-from tuning_registry.model.names import lookup_key
+from tuning_registry.model.canonical import config_text
+from tuning_registry.model.names import check_text, lookup_key
 from tuning_registry.model.records import (
     IMPOSSIBLE_TIME,
     Hardware,

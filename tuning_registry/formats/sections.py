@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from tuning_registry.errors import FormatError, RecordingError
-from tuning_registry.model.canonical import check_text, describe
-from tuning_registry.model.names import is_known_arch, lookup_key, normal_arch, top_module
+from tuning_registry.errors import FormatError, RecordingError, describe
+from tuning_registry.model.names import check_text, is_known_arch, lookup_key, normal_arch, top_module
 
 MAX_NAME_BYTES = 1000
 _LIKE_AN_ARCH = re.compile(r"\s*(sm_?(\d|$)|gfx|\(?\d)", re.IGNORECASE)

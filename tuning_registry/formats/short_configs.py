@@ -9,10 +9,8 @@ from tuning_registry.errors import FormatError, UsageError, printable
 from tuning_registry.formats.config_classes import class_text, is_class, is_partial
 from tuning_registry.formats.files import parse_json
 from tuning_registry.model.canonical import DEFAULTS, FIELDS, config_text, dump_json, load_config, parse_config
-from tuning_registry.wording import list_some
 
 _MAX_SHOWN_BITS = 1000
-_SHOWN = 8  # configs listed in an error
 _CONSTANTS = {"True": True, "False": False, "None": None}
 
 
@@ -53,7 +51,7 @@ def find_config(argument: str, known: Iterable[str], *, classes: bool = False) -
             that of a known config.
 
     Raises:
-        UsageError: It is neither; the message lists the known configs.
+        UsageError: It is neither.
     """
     if argument.lstrip().startswith("{"):
         try:
@@ -65,14 +63,15 @@ def find_config(argument: str, known: Iterable[str], *, classes: bool = False) -
     shown = {text: " ".join(short_config(text).split()) for text in sorted(known)}
     found = [text for text, short in shown.items() if short == wanted]
     if len(found) != 1:
-        there = list_some([printable(short) for short in shown.values()], "; ", _SHOWN)
         if found:
-            raise UsageError(f"{argument!r} means several configs; give it as JSON. Recorded: {there}")
+            raise UsageError(f"{argument!r} means {len(found)} recorded configs; give it as JSON, as registry explain "
+                             "--format json shows it")  # fmt: skip
         if classes and "=" in argument:
             return _parse_class(argument)
+        example = f", such as {printable(next(iter(shown.values())))}" if shown else ""
         raise UsageError(
-            f"{argument!r} is not a recorded config. Recorded: {there}. To use one that was never recorded, give it as JSON "
-            "with --force"
+            f"{argument!r} is not a recorded config; expected one that registry explain lists{example}. To use one that was "
+            "never recorded, give it as JSON with --force"
         )
     return found[0]
 

@@ -5,39 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from tuning_registry.errors import FormatError, RecordingError, TableError
+from tuning_registry.errors import FormatError, RecordingError, TableError, describe
 from tuning_registry.formats.bans import Bans
-from tuning_registry.formats.files import kind_of, parse_json, read_bytes
+from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.matching import matching_candidate
 from tuning_registry.formats.sections import read_arch, read_entries
-from tuning_registry.model.canonical import (
-    check_text,
-    config_text,
-    describe,
-    dump_json,
-    load_config,
-    text_digest,
+from tuning_registry.formats.table_evidence import KernelEvidence, decode_evidence
+from tuning_registry.formats.table_header import (
+    EXTRA,
+    FORMAT_VERSION,
+    Kernels,
+    check_shape,
+    kernels_digest,
+    selection_digest,
+    with_rule,
 )
+from tuning_registry.model.canonical import config_text, dump_json, load_config
 from tuning_registry.model.names import (
     ANY_KEY,
     bare_name,
+    check_text,
     is_known_arch,
     is_positional,
     lookup_key,
     normal_arch,
     positional_key,
 )
-
-EXTRA: Final = "tuning_registry"  # the one top-level object that this project adds to the seed's form
-FORMAT_VERSION: Final = 1
-# Version of the rule by which `TunedTable.find` chooses. A table that was made for another rule must not decide by this
-# one: `selection_rule` in EXTRA states it, and absent means 1.
-SELECTION_RULE: Final = 1
+from tuning_registry.wording import count_of
 
 C = TypeVar("C")
-Kernels = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +68,7 @@ class TunedTable:
     Attributes:
         unusable: Why an entry cannot be used, by kernel and key. Looking it up is a miss.
         bans: The bans that the table carries in `tuning_registry.overrides`.
+        evidence: The slowdowns in `tuning_registry.evidence`, by kernel and key.
 
     Raises:
         FormatError: A name or a config is not accepted; `path` leads to it.
@@ -95,10 +94,17 @@ class TunedTable:
         }
         self._spellings = {kernel: _spellings(entries) for kernel, entries in held.items()}
         ours = self.provenance.get(EXTRA)
+        ours = ours if isinstance(ours, Mapping) else {}
         try:
-            self.bans = Bans(ours.get("overrides", ()) if isinstance(ours, Mapping) else ())
+            self.bans = Bans(ours.get("overrides", ()))
         except FormatError as fault:
             raise fault.under(EXTRA, "overrides") from fault
+        self.evidence: dict[str, KernelEvidence] = {}
+        if "evidence" in ours:
+            try:
+                self.evidence = decode_evidence(ours["evidence"], self._texts)
+            except FormatError as fault:
+                raise fault.under(EXTRA, "evidence") from fault
 
     def __bool__(self) -> bool:
         """Whether the table holds a kernel."""
@@ -110,7 +116,7 @@ class TunedTable:
 
     def __repr__(self) -> str:
         """The architecture and the size, for logs."""
-        return f"<TunedTable {self.arch}: {len(self._texts)} kernels, {len(self)} entries>"
+        return f"<TunedTable {self.arch}: {count_of(len(self._texts), 'kernel')}, {count_of(len(self), 'entry')}>"
 
     @property
     def kernels(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -140,7 +146,7 @@ class TunedTable:
 
     @property
     def selection_digest(self) -> str:
-        """SHA-256 of everything that decides a pin (`selection_digest`). Equal digests mean equal choices."""
+        """SHA-256 of everything that decides a launch (`selection_digest`). Equal digests mean equal choices."""
         return selection_digest(self.digest, self.provenance.get(EXTRA), self.bans)
 
     def lookup(self, kernel: str, key: str, candidates: Sequence[C]) -> C | None:
@@ -187,18 +193,20 @@ class TunedTable:
                 return Match(None, "unusable entry", name, str(found))
             if found is not None:
                 text = self._texts[name][found]
-                if self.bans.forbids(kernel, key, text):
+                if self.bans.forbids(kernel, key, text, other_spellings):
                     return Match(None, "banned", name, found)
                 return Match(*matching_candidate(text, candidates), name, found)
             reason = "no key"
         return Match(None, reason)
 
     def _spelling(self, kernel: str, key: str, others: Sequence[str] = ()) -> str | None:
-        """The key in the table that decides about `key`: the same, an equal one, one without names, or `*`."""
-        texts, equal = self._texts.get(kernel, {}), self._spellings.get(kernel, {})
+        """The key in the table that decides about `key`: an equal one, one without names, or `*`.
+
+        If the table has several spellings of one key, the smallest decides for all of them. Triton cannot tell them
+        apart, so the spelling of a call depends on which launch came first.
+        """
+        equal = self._spellings.get(kernel, {})
         for spelt in (key, *others):
-            if spelt in texts:
-                return spelt
             found = equal.get(lookup_key(spelt)) or equal.get(positional_key(spelt))
             if found:
                 return found
@@ -221,29 +229,6 @@ def _spellings(entries: Iterable[str]) -> dict[str, str]:
     return equal
 
 
-def kernels_digest(kernels: Kernels) -> str:
-    """SHA-256 of `json.dumps(kernels, sort_keys=True)`."""
-    return text_digest(dump_json(kernels))
-
-
-def selection_digest(kernels: str, extra: object, bans: Bans) -> str:
-    """SHA-256 of canonical JSON of what decides a pin: kernels, bans, evidence and the version of the rule.
-
-    If there are neither bans nor evidence, and the rule is version 1, the kernels decide alone and their digest is
-    the answer.
-
-    Args:
-        kernels: The digest of the kernels.
-        extra: The object `tuning_registry` of the table, for `evidence` and `selection_rule`.
-        bans: The bans of the table.
-    """
-    ours = extra if isinstance(extra, Mapping) else {}
-    evidence, rule = ours.get("evidence"), ours.get("selection_rule", 1)
-    if not bans and not evidence and rule == 1:
-        return kernels
-    return text_digest(dump_json({"kernels": kernels, "bans": bans.to_list(), "evidence": evidence, "rule": rule}))
-
-
 def table_payload(arch: str, kernels: Kernels, source: str = "", *, triton: str = "",
                   packages: Mapping[str, str] | None = None, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:  # fmt: skip
     """The content of a table file.
@@ -254,14 +239,15 @@ def table_payload(arch: str, kernels: Kernels, source: str = "", *, triton: str 
         source: Free text: which recording it comes from.
         triton: Triton version of the recordings; empty if unknown.
         packages: Version by distribution, as recorded.
-        extra: Further fields for the top-level object `tuning_registry` (policy, runs, ...).
+        extra: Further fields for the top-level object `tuning_registry` (policy, runs, evidence, ...).
 
     Raises:
         FormatError: A name or config is not accepted.
     """
-    table = TunedTable(arch, kernels, {EXTRA: extra or {}})
+    extra = with_rule(extra or {})
+    table = TunedTable(arch, kernels, {EXTRA: extra})
     full = table.kernels
-    ours = {"version": FORMAT_VERSION, "digest": kernels_digest(full), **(extra or {})}
+    ours = {"version": FORMAT_VERSION, "digest": kernels_digest(full), **extra}
     if table.selection_digest != ours["digest"]:
         ours["selection_digest"] = table.selection_digest
     return {"arch": normal_arch(arch), "triton": triton, "packages": dict(packages or {}), "source": source,
@@ -297,40 +283,3 @@ def read_table(path: Path) -> TunedTable:
     except FormatError as fault:
         raise TableError(str(RecordingError(file, fault.what, fault.path))) from fault
     return table
-
-
-def _what_instead(document: object) -> str:
-    if not isinstance(document, dict) or document.keys() & {"arch", "kernels"}:
-        return ""
-    found = kind_of(document)
-    if found:
-        return f"; this is {found}"
-    if "format" in document or any(is_known_arch(normal_arch(name)) for name in document):
-        return "; this is a recording. Make a table from it with `registry merge`"
-    return ""
-
-
-def check_shape(document: object) -> None:
-    """Check everything in a table file but its kernels.
-
-    Raises:
-        FormatError: `path` leads to what is wrong.
-    """
-    if not isinstance(document, dict) or "arch" not in document or "kernels" not in document:
-        raise FormatError(f"not a per-arch table: expected an object with arch and kernels{_what_instead(document)}")
-    for name, kind in (("arch", str), ("kernels", dict), ("triton", str), ("packages", dict), ("source", str)):
-        value = document.get(name, kind())
-        if not isinstance(value, kind):
-            raise FormatError(
-                f"expected {'a string' if kind is str else 'an object'}, found {describe(value)}", (name,)
-            )
-    if not document["arch"]:
-        raise FormatError("the name is empty", ("arch",))
-    ours = document.get(EXTRA, {})
-    if not isinstance(ours, dict):
-        raise FormatError(f"expected an object, found {describe(ours)}", (EXTRA,))
-    for name, known in (("version", FORMAT_VERSION), ("selection_rule", SELECTION_RULE)):
-        version = ours.get(name, known)
-        if type(version) is not int or not 1 <= version <= known:
-            newer = "; a newer tuning-registry may read it" if type(version) is int and version > known else ""
-            raise FormatError(f"expected {name} {known}, found {describe(version)}{newer}", (EXTRA, name))

@@ -25,15 +25,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, describe
 from tuning_registry.model.canonical import (
     DEFAULTS,
     FIELDS,
     config_text,
-    describe,
     dump_json,
     load_config,
     parse_integer,
@@ -45,7 +44,9 @@ VERSION: Final = 1
 _KEY_DIGITS: Final = 12
 _FAILED: Final = "x"
 _UNTIMED: Final = "-"
-_PERCENT: Final = re.compile(r"0|[1-9][0-9]{0,2}")
+_NO_CELL: Final = frozenset({_UNTIMED, ""})  # a row of no candidates is an empty text
+_CELL: Final = "(?:0|[1-9][0-9]{0,2}|x|-)"
+_ROW: Final = re.compile(f"{_CELL}(?: {_CELL})*")
 _LAUNCH: Final = FIELDS[1:]
 
 # By kernel and key.
@@ -56,29 +57,72 @@ def encode_evidence(evidence: Evidence) -> dict[str, Any]:
     """The `evidence` object of a table.
 
     Args:
-        evidence: Slowdowns from 0 to 999 percent, or FAILED; a candidate that nobody timed on a key is left out.
+        evidence: Slowdowns by kernel, key and candidate (`encode_kernel`).
 
     Raises:
-        FormatError: A slowdown is out of range, or two keys of a kernel have one digest.
+        FormatError: As for `encode_kernel`.
     """
-    kernels: dict[str, Any] = {}
-    for kernel, keys in sorted(evidence.items()):
-        columns, groups = _columns({text for row in keys.values() for text in row})
-        rows: dict[str, str] = {}
-        for key, row in keys.items():
-            digest = _key_digest(key)
-            if digest in rows:
-                raise FormatError("its digest is also that of another key", (kernel, key))
-            try:
-                rows[digest] = " ".join(_cell(row.get(text)) for text in columns)
-            except FormatError as fault:
-                raise fault.under(kernel, key) from None
-        kernels[kernel] = {"configs": groups, "slowdowns": rows}
-    return {"version": VERSION, "kernels": kernels}
+    return evidence_object({kernel: encode_kernel(kernel, keys) for kernel, keys in evidence.items()})
 
 
-def decode_evidence(document: object, keys: Mapping[str, Iterable[str]]) -> dict[str, dict[str, dict[str, int]]]:
-    """The slowdowns that an `evidence` object states; the inverse of `encode_evidence`.
+def evidence_object(kernels: Mapping[str, Any]) -> dict[str, Any]:
+    """The `evidence` object of a table, from what `encode_kernel` returned for each kernel."""
+    return {"version": VERSION, "kernels": dict(kernels)}
+
+
+def encode_kernel(kernel: str, keys: Mapping[str, Slowdowns]) -> dict[str, Any]:
+    """The evidence of one kernel.
+
+    Args:
+        kernel: Its name, for errors.
+        keys: Slowdowns by key: from 0 to 999 percent, or FAILED; a candidate that nobody timed on a key is left out.
+
+    Raises:
+        FormatError: A slowdown is out of range, or two keys have one digest.
+    """
+    columns, groups = _columns({text for row in keys.values() for text in row})
+    rows: dict[str, str] = {}
+    for key, row in keys.items():
+        digest = _key_digest(key)
+        if digest in rows:
+            raise FormatError("its digest is also that of another key", (kernel, key))
+        try:
+            rows[digest] = " ".join(_cell(row.get(text)) for text in columns)
+        except FormatError as fault:
+            raise fault.under(kernel, key) from None
+    return {"configs": groups, "slowdowns": rows}
+
+
+class KernelEvidence(Mapping[str, Slowdowns]):
+    """The slowdowns of one kernel's candidates by key, read from their text when a key is asked for.
+
+    Args:
+        configs: The candidates in the order of their columns.
+        rows: The text of each key's row, as `decode_evidence` has checked it.
+    """
+
+    def __init__(self, configs: Sequence[str], rows: Mapping[str, str]) -> None:
+        self.configs = tuple(configs)
+        self._rows = rows
+
+    def __getitem__(self, key: str) -> Slowdowns:
+        """The slowdown of each candidate that was timed on a key."""
+        cells = zip(self.configs, self._rows[key].split(" "), strict=False)
+        return {text: FAILED if cell == _FAILED else int(cell) for text, cell in cells if cell not in _NO_CELL}
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys that have a row."""
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        """The number of keys that have a row."""
+        return len(self._rows)
+
+
+def decode_evidence(document: object, keys: Mapping[str, Iterable[str]]) -> dict[str, KernelEvidence]:
+    """The slowdowns that an `evidence` object states, by kernel and key; the inverse of `encode_evidence`.
+
+    Every row is checked here and converted later, since a job needs few of them.
 
     Args:
         document: The object.
@@ -92,15 +136,15 @@ def decode_evidence(document: object, keys: Mapping[str, Iterable[str]]) -> dict
     if type(version) is not int or version != VERSION:
         newer = "; a newer tuning-registry may read it" if type(version) is int and version > VERSION else ""
         raise FormatError(f"expected evidence version {VERSION}, found {describe(version)}{newer}", ("version",))
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    found: dict[str, KernelEvidence] = {}
     for kernel, value in _object(stated.get("kernels"), ("kernels",)).items():
         try:
-            rows = _kernel_rows(value)
+            configs, rows = _kernel_rows(value)
         except FormatError as fault:
             raise fault.under("kernels", kernel) from None
         known = {key: rows[digest] for key in keys.get(kernel, ()) if (digest := _key_digest(key)) in rows}
         if known:
-            found[kernel] = known
+            found[kernel] = KernelEvidence(configs, known)
     return found
 
 
@@ -149,8 +193,8 @@ def _compact(value: object) -> str:
     return dump_json(value)
 
 
-def _kernel_rows(value: object) -> dict[str, dict[str, int]]:
-    """The slowdowns of one kernel by digest of the key and candidate."""
+def _kernel_rows(value: object) -> tuple[list[str], dict[str, str]]:
+    """The candidates of one kernel in the order of their columns, and the text of each row by digest of the key."""
     stated = _object(value, ())
     groups = stated.get("configs")
     if not isinstance(groups, list):
@@ -164,7 +208,7 @@ def _kernel_rows(value: object) -> dict[str, dict[str, int]]:
     if len(set(columns)) != len(columns):
         raise FormatError("one candidate has two columns", ("configs",))
     rows = _object(stated.get("slowdowns"), ("slowdowns",))
-    return {digest: _row(text, columns, ("slowdowns", digest)) for digest, text in rows.items()}
+    return columns, {digest: _checked_row(text, len(columns), ("slowdowns", digest)) for digest, text in rows.items()}
 
 
 def _group_texts(group: object) -> list[str]:
@@ -200,19 +244,14 @@ def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
-def _row(text: object, columns: list[str], path: tuple[str, ...]) -> dict[str, int]:
-    cells = text.split(" ") if isinstance(text, str) and text else []
-    if not isinstance(text, str) or len(cells) != len(columns):
-        raise FormatError(f"expected {len(columns)} slowdowns in a string, found {describe(text)}", path)
-    row: dict[str, int] = {}
-    for column, cell in zip(columns, cells, strict=True):
-        if _PERCENT.fullmatch(cell):
-            row[column] = int(cell)
-        elif cell == _FAILED:
-            row[column] = FAILED
-        elif cell != _UNTIMED:
-            raise FormatError(f"expected 0 to {MOST_PERCENT}, x or -, found {describe(cell)}", path)
-    return row
+def _checked_row(text: object, width: int, path: tuple[str, ...]) -> str:
+    found = 0 if not isinstance(text, str) or not text else text.count(" ") + 1
+    if not isinstance(text, str) or found != width:
+        raise FormatError(f"expected {width} slowdowns in a string, found {describe(text)}", path)
+    if text and not _ROW.fullmatch(text):
+        wrong = next(cell for cell in text.split(" ") if not re.fullmatch(_CELL, cell))
+        raise FormatError(f"expected 0 to {MOST_PERCENT}, x or -, found {describe(wrong)}", path)
+    return text
 
 
 def _object(value: object, path: tuple[str, ...]) -> Mapping[str, Any]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tuning_registry.errors import FileError, FormatError, RecordingError, printable
+from tuning_registry.errors import FileError, FormatError, RecordingError, describe, printable
 from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
-from tuning_registry.formats.table import EXTRA, TunedTable, check_shape
-from tuning_registry.model.canonical import config_text, describe
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.formats.table_evidence import decode_evidence
+from tuning_registry.formats.table_header import EXTRA, check_shape
+from tuning_registry.model.canonical import config_text, text_digest
 from tuning_registry.model.names import is_known_arch, lookup_key, normal_arch
 from tuning_registry.model.results import Result
 
@@ -67,7 +69,7 @@ class ValidatedTable:
 def validate_table(path: Path) -> ValidatedTable:
     """Check the form of a table file: ours, or one that another tool or a person wrote.
 
-    Checks that it can be read, its header, every name and config, its digest, and that no two keys of a kernel mean the
+    Checks that it can be read, its header, every name and config, its evidence, its digest, and that no two keys of a kernel mean the
     same call. Does not need the database that it comes from, and does not judge its configs.
     """
     file = str(path)
@@ -83,6 +85,7 @@ def validate_table(path: Path) -> ValidatedTable:
     usable: dict[str, dict[str, str]] = {}
     for kernel, entries in kernels.items():
         problems += _kernel_problems(file, kernel, entries, usable)
+    problems += _evidence_problems(file, document)
     if not problems:
         problems += _digest_problems(file, document)
     return ValidatedTable(file=file, entries=sum(map(len, usable.values())), problems=problems)
@@ -94,7 +97,9 @@ def _header_problems(document: Any, path: Path) -> Iterator[TableProblem]:
         if isinstance(document, dict) and "kernels" in document and is_known_arch(named):
             document.setdefault("arch", named)
         check_shape(document)
-        provenance = {name: value for name, value in document.items() if name not in {"arch", "kernels"}}
+        provenance = {name: value for name, value in document.items() if name not in {"arch", "kernels", EXTRA}}
+        ours = document.get(EXTRA, {})  # the evidence is checked row by row
+        provenance[EXTRA] = {name: value for name, value in ours.items() if name != "evidence"}
         table = TunedTable(document["arch"], {}, provenance)
     except FormatError as fault:
         yield _problem(str(path), fault)
@@ -132,6 +137,59 @@ def _kernel_problems(
         if usable[kernel].get(other) != text:
             problem = f'Triton cannot tell it from the key "{other}", which has another config'
             yield TableProblem(file=file, kernel=kernel, key=key, problem=problem, expected="one of them")
+
+
+def _evidence_problems(file: str, document: Any) -> Iterator[TableProblem]:
+    """What is wrong with the evidence; a row is named by the kernel and key that it is about."""
+    ours = document.get(EXTRA)
+    if not isinstance(ours, dict) or "evidence" not in ours:
+        return
+    kernels = {kernel: entries for kernel, entries in document["kernels"].items() if isinstance(entries, dict)}
+    try:
+        rows = decode_evidence(ours["evidence"], kernels)
+    except FormatError:
+        for fault in _faults_in(ours["evidence"]):
+            yield _evidence_problem(file, fault, kernels)
+        return
+    for kernel, by_key in rows.items():
+        for key, row in by_key.items():
+            if 0 not in row.values():
+                yield TableProblem(file=file, kernel=kernel, key=key, field=f"{EXTRA}/evidence",
+                                   problem="no candidate is the fastest", expected="a slowdown of 0")  # fmt: skip
+
+
+def _faults_in(evidence: Any) -> Iterator[FormatError]:
+    """Every fault of an `evidence` object: what is wrong with it, else with its kernels, else with their rows."""
+    parts = evidence.get("kernels") if isinstance(evidence, dict) else None
+    fault = _fault_of({**evidence, "kernels": {}} if isinstance(parts, dict) else evidence)
+    if fault is not None or not isinstance(parts, dict):
+        yield from [fault] if fault else []
+        return
+    for kernel, value in parts.items():
+        rows = value.get("slowdowns") if isinstance(value, dict) else None
+        without = {**value, "slowdowns": {}} if isinstance(rows, dict) else value
+        fault = _fault_of({**evidence, "kernels": {kernel: without}})
+        if fault is not None or not isinstance(rows, dict):
+            yield from [fault] if fault else []
+            continue
+        each = (_fault_of({**evidence, "kernels": {kernel: {**value, "slowdowns": {digest: row}}}})
+                for digest, row in rows.items())  # fmt: skip
+        yield from (fault for fault in each if fault is not None)
+
+
+def _fault_of(evidence: Any) -> FormatError | None:
+    try:
+        decode_evidence(evidence, {})
+    except FormatError as fault:
+        return fault
+    return None
+
+
+def _evidence_problem(file: str, fault: FormatError, kernels: Mapping[str, Mapping[str, Any]]) -> TableProblem:
+    _, kernel, part, digest, *_ = (*fault.path, "", "", "", "")
+    keys = kernels.get(kernel, {}) if part == "slowdowns" else {}
+    key = next((key for key in keys if digest and text_digest(key).startswith(digest)), "")
+    return _problem(file, fault.under(EXTRA, "evidence"), kernel, key)
 
 
 def _digest_problems(file: str, document: Any) -> Iterator[TableProblem]:

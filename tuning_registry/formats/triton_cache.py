@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tuning_registry.errors import ConflictError, FileError, FormatError, RecordingError, RegistryError
+from tuning_registry.errors import ConflictError, FileError, FormatError, RecordingError, RegistryError, describe
 from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.recordings import read_timings
-from tuning_registry.model.canonical import MAX_DEPTH, check_text, config_text, describe
-from tuning_registry.model.names import UNNAMED, format_key, lookup_key, normal_arch
+from tuning_registry.model.canonical import MAX_DEPTH, config_text
+from tuning_registry.model.names import UNNAMED, check_text, format_key, lookup_key, normal_arch
 from tuning_registry.model.records import (
     ALL_FAILED,
     IMPOSSIBLE_TIME,

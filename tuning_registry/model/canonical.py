@@ -11,7 +11,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tuning_registry.errors import FormatError
+from tuning_registry.errors import FormatError, describe
+from tuning_registry.model.names import check_text
 
 # The six fields of a config. Only fields that early recordings leave out have a default (the same as Triton's).
 DEFAULTS: Mapping[str, object] = {"num_ctas": 1, "maxnreg": None, "ir_override": None}
@@ -191,38 +192,6 @@ def _launches_as_written(candidate: Any, config: Mapping[str, Any]) -> bool:
 def text_digest(text: str) -> str:
     """SHA-256 of `text` as 64 hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def check_text(text: object, path: tuple[str, ...] = ()) -> str:
-    """Return `text` if both databases can hold it.
-
-    Raises:
-        FormatError: It is not a string, or it holds NUL or a lone surrogate.
-    """
-    if not isinstance(text, str):
-        raise FormatError(f"expected a string, found {describe(text)}", path)
-    if "\0" in text:
-        raise FormatError("a NUL character, which databases cannot store", path)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise FormatError("a lone surrogate, which is not a character", path) from None
-    return text
-
-
-def describe(value: object) -> str:
-    """A JSON value in words, short enough for an error message."""
-    if isinstance(value, bool) or value is None:
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, int):
-        return f"the integer {value}" if value.bit_length() <= 64 else "a long integer"
-    if isinstance(value, float):
-        return f"the number {value!r}"
-    if isinstance(value, str):
-        shown = value if len(value) <= 40 else value[:37] + "..."
-        return f"the string {shown!r}"
-    return "an array" if isinstance(value, list) else "an object"
 
 
 def _same(value: object, other: object) -> bool:

@@ -6,6 +6,8 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 
+from tuning_registry.errors import FormatError, describe
+
 MAX_RUN_BYTES = 1000  # length of a run's name: Postgres cannot index texts beyond 2,704 bytes
 ANY_KEY = "*"  # in a table: every key of the kernel that has no entry
 UNNAMED = "?"  # the name of a key value that has none (in Triton's cache files)
@@ -22,6 +24,24 @@ _FLOAT = re.compile(r"-?[0-9]+(\.[0-9]+(e[+-]?[0-9]+)?|e[+-]?[0-9]+)")  # as str
 _TUPLE_ITEM = re.compile(r"(?<=[(, ])(True|False|-?[0-9][0-9.e+-]*)(?=[,)])")
 _SPECIAL = re.compile(r"[\\|=]")
 _ESCAPED_OR_BAR = re.compile(r"\\.|\|", re.DOTALL)
+
+
+def check_text(text: object, path: tuple[str, ...] = ()) -> str:
+    """Return `text` if both databases can hold it.
+
+    Raises:
+        FormatError: It is not a string, or it holds NUL or a lone surrogate.
+    """
+    if not isinstance(text, str):
+        raise FormatError(f"expected a string, found {describe(text)}", path)
+    if "\0" in text:
+        raise FormatError("a NUL character, which databases cannot store", path)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise FormatError("a lone surrogate, which is not a character", path) from None
+    return text
 
 
 def normal_arch(arch: str | tuple[int, int]) -> str:
@@ -134,3 +154,8 @@ def rank_ranges(ranks: Sequence[int]) -> str:
         else:
             parts.append([rank, rank])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Ranks with their noun: `rank 3`, `ranks 0-2,5`."""
+    return f"{'ranks' if len(set(ranks)) > 1 else 'rank'} {rank_ranges(ranks)}"

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from tuning_registry.errors import FormatError
-from tuning_registry.model.canonical import check_text, describe, dump_json, text_digest
-from tuning_registry.model.names import normal_distribution
+from tuning_registry.errors import FormatError, describe
+from tuning_registry.model.canonical import dump_json, text_digest
+from tuning_registry.model.names import check_text, normal_distribution
 
 T = TypeVar("T")
 # By architecture, then kernel, then shape key.
@@ -228,6 +228,7 @@ ECHO: Final = "echo of Triton's disk cache"
 IN_A_CACHE: Final = "winner in a Triton cache"  # it is unknown which rank timed it, or whether a single one did
 # Prefix of the reason of an observation of a pinned launch that the table did not decide.
 MISS_REASON = "miss: "
+_NEAREST: Final = "; nearest "  # after the reason of a miss: the recorded key by which it was decided
 NOT_STATED = "none"  # how a filter selects recordings that do not state a version; not a version itself
 NO_TEXT: Final = "config that a recording cannot hold"  # a launch option out of range, for instance
 TWO_SOURCES: Final = "two functions of this name"  # in one process: nobody can tell whose choice it is
@@ -236,6 +237,22 @@ _COUNTS = {"rank": 0, "world_size": 1, "multiprocessor_count": 0, "attempt": 0, 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _INT32 = 2**31  # the limit of an INTEGER column in Postgres
+
+
+def miss_text(reason: str, nearest: str = "") -> str:
+    """The reason of an observation of a miss.
+
+    Args:
+        reason: Why no entry of the table decided.
+        nearest: The recorded key that was nearest, if `nearest` decided instead.
+    """
+    return MISS_REASON + reason + (_NEAREST + nearest if nearest else "")
+
+
+def parse_miss(text: str) -> tuple[str, str]:
+    """Reason and nearest key of an observation of a miss; the inverse of `miss_text`."""
+    reason, _, nearest = text.removeprefix(MISS_REASON).partition(_NEAREST)
+    return reason, nearest
 
 
 def _check_count(value: object, least: int, name: str) -> None:

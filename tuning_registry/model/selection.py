@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tuning_registry.errors import FormatError, UsageError
-from tuning_registry.model.canonical import check_text
-from tuning_registry.model.names import normal_arch, normal_distribution
+from tuning_registry.model.globs import matches_kernel
+from tuning_registry.model.names import check_text, normal_arch, normal_distribution
 from tuning_registry.model.records import NOT_STATED
 
 MISSING = NOT_STATED  # on the command line: recordings that do not state a version
@@ -73,6 +73,10 @@ class Selection:
             raise UsageError(f"--rank {min(self.ranks)}: expected an integer from 0 to {MAX_RANK:,}")
         if self.arch is not None:
             object.__setattr__(self, "arch", normal_arch(self.arch))
+
+    def covers(self, arch: str, kernel: str) -> bool:
+        """Whether the filters of architecture and kernel let a kernel through."""
+        return self.arch in {None, arch} and (self.kernel is None or matches_kernel(self.kernel, kernel))
 
 
 def check_option(name: str, text: str) -> str:

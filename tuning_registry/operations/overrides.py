@@ -8,28 +8,19 @@ from dataclasses import asdict, replace
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
+from tuning_registry.db.roles import DECIDE
 from tuning_registry.db.store import Store
 from tuning_registry.db.writing import Writing
 from tuning_registry.errors import ConflictError, SelectionError, UsageError
 from tuning_registry.formats.config_classes import covers
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.formats.short_configs import find_config, short_config
-from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.names import ANY_KEY, bare_name, lookup_key
 from tuning_registry.model.selection import check_option
 from tuning_registry.rules.overrides import BAN, LIFT, PIN, Override, Overrides, in_force
 from tuning_registry.wording import list_some
 
 _UNSAVED = 0  # the id of an event that the database has not numbered yet
-
-
-def read_overrides(reading: Reading, arch: str | None = None, kernel: str | None = None) -> Overrides:
-    """The overrides in force for an architecture and kernel (by name, function name or pattern)."""
-    return Overrides(
-        override
-        for override in in_force(reading.rows(queries.overrides.history()))
-        if arch in {None, override.arch} and (kernel is None or matches_kernel(kernel, override.kernel))
-    )
 
 
 def list_overrides(store: Store, *, everything: bool = False) -> list[Override]:
@@ -72,7 +63,7 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
     (arch,) = read_entries({arch: {kernel: {key: ""}}}, str)  # refuses names that no recording or table could hold
     if store.revision() is None:
         raise store.absent()
-    with store.writing() as transaction:
+    with store.writing(DECIDE) as transaction:
         kernel = _known_kernel(transaction, arch, kernel, force=force)
         text = _known_config(transaction, action, (arch, kernel, key), config, force=force)
         event = Override(
@@ -101,7 +92,7 @@ def lift_override(store: Store, number: int, *, reason: str, author: str, now: d
     _refuse_empty({"reason": reason, "author": author})
     if store.revision() is None:
         raise store.absent()
-    with store.writing() as transaction:
+    with store.writing(DECIDE) as transaction:
         history = in_force(transaction.rows(queries.overrides.history()))
         old = next((override for override in history if override.id == number), None)
         if old is None:
@@ -131,7 +122,7 @@ def refuse_expired(overrides: Overrides, today: str) -> None:
     """
     expired = [override for override in overrides.in_force if override.has_expired(today)]
     if expired:
-        shown = list_some([f"#{one.id} ({one.action} of {one.kernel}, until {one.until})" for one in expired])
+        shown = list_some([f"#{one.id} ({one.action} of {one.kernel}, until {one.until})" for one in expired], shown=1)
         raise SelectionError(
             f"overrides have expired: {shown}. Nothing was written. To renew one, give it again with a later --until; "
             "to end one, run: registry lift ID"
@@ -192,7 +183,8 @@ def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> s
         return found[0]
     if found:
         raise SelectionError(
-            f"several kernels are named {kernel}: {list_some(found)}; give a qualified name, or use --force for the bare name"
+            f"several kernels are named {kernel}: {list_some(found, shown=2)}; give a qualified name, or use --force for "
+            "the bare name"
         )
     if not force:
         raise SelectionError(f"the kernel {kernel} was never recorded on {arch}; use --force to accept it anyway")

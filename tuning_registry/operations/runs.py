@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tuning_registry.db import queries
-from tuning_registry.db.reading import Row
-from tuning_registry.db.schema import NO_RANK
+from tuning_registry.db.reading import Reading, Row
+from tuning_registry.db.roles import DECIDE
+from tuning_registry.db.schema import NO_RANK, recorded_runs, recordings
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, printable
-from tuning_registry.model.canonical import check_text
-from tuning_registry.model.names import rank_ranges
+from tuning_registry.model.names import check_text, rank_ranges, ranks_text
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import MISSING
 from tuning_registry.wording import count_of
@@ -29,11 +29,12 @@ class Run(Result):
         ranks: Ranks that are recorded.
         recordings: Number of recordings; exceeds the number of ranks if a Triton cache belongs to no rank.
         world_size: Number of ranks of the job; None if unknown.
-        votes: Number of votes.
+        votes: Number of votes, without those of `withdrawn_ranks`.
         archs, triton, packages, devices, sources, hosts: The distinct values; `triton` includes `none` if some
             recordings state a version and others do not.
         ingested_at: Time of its last ingest, UTC, ISO 8601.
-        withdrawn_at: When it was withdrawn; None if it counts.
+        withdrawn_at: When the whole run was withdrawn; None if it counts.
+        withdrawn_ranks: Ranks that were withdrawn alone.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Run(Result):
     hosts: tuple[str, ...]
     ingested_at: str
     withdrawn_at: str | None
+    withdrawn_ranks: tuple[int, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON holds it."""
@@ -62,12 +64,14 @@ class Run(Result):
             **{name: list(getattr(self, name)) for name in lists},
             "ingested_at": self.ingested_at,
             "withdrawn_at": self.withdrawn_at,
+            "withdrawn_ranks": list(self.withdrawn_ranks),
         }
 
     def __str__(self) -> str:
         """One readable line."""
-        ranks = f"ranks {rank_ranges(self.ranks)}" if self.ranks else "no ranks"
-        withdrawn = ", withdrawn" if self.withdrawn_at else ""
+        ranks = ranks_text(self.ranks) if self.ranks else "no ranks"
+        withdrawn = f", without {ranks_text(self.withdrawn_ranks)}" if self.withdrawn_ranks else ""
+        withdrawn = ", withdrawn" if self.withdrawn_at else withdrawn
         return printable(f"{self.name}: {ranks}, {count_of(self.votes, 'vote')}{withdrawn}")
 
 
@@ -90,7 +94,7 @@ def list_runs(store: Store) -> list[Run]:
 
 
 def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> Run:
-    counted = [row for member in members for row in archs.get(member["id"], [])]
+    counted = [row for member in members if not member["rank_withdrawn_at"] for row in archs.get(member["id"], [])]
     packages = {f"{package} {version}" for row in members for package, version in json.loads(row["packages"]).items()}
     triton = tuple(sorted({row["triton"] or MISSING for row in members}))
     return Run(
@@ -107,6 +111,7 @@ def _run(name: str, members: Sequence[Row], archs: Mapping[int, list[Row]]) -> R
         hosts=_distinct(members, "host"),
         ingested_at=max(row["ingested_at"] for row in members),
         withdrawn_at=members[0]["withdrawn_at"],
+        withdrawn_ranks=tuple(sorted(member["rank"] for member in members if member["rank_withdrawn_at"])),
     )
 
 
@@ -115,47 +120,70 @@ def _distinct(rows: Sequence[Row], column: str) -> tuple[str, ...]:
     return tuple(sorted({row[column] for row in rows} - {None, ""}))
 
 
-def withdraw_run(store: Store, run: str, now: dt.datetime | None = None) -> bool:
-    """Stop counting a run's votes. They are kept, and `restore_run` makes them count again.
+def withdraw_run(store: Store, run: str, ranks: Collection[int] = (), now: dt.datetime | None = None) -> bool:
+    """Stop counting the votes of a run, or of some of its ranks. They are kept, and `restore_run` counts them again.
 
     Args:
         store: The database.
         run: Name of the run.
+        ranks: Only these ranks; empty for the whole run.
         now: Time of the withdrawal, aware; by default the current time.
 
     Returns:
-        False if the run was already withdrawn.
+        False if all of this was already withdrawn.
 
     Raises:
-        SelectionError: There is no such run.
+        SelectionError: There is no such run, or it has no recording of one of the ranks; nothing is changed.
         DatabaseError: The database cannot be written.
     """
     at = (now or dt.datetime.now(dt.UTC)).astimezone(dt.UTC)
-    return _set_withdrawn(store, run, at.isoformat(timespec="microseconds"))
+    return _set_withdrawn(store, run, ranks, at.isoformat(timespec="microseconds"))
 
 
-def restore_run(store: Store, run: str) -> bool:
-    """Count the votes of a withdrawn run again.
+def restore_run(store: Store, run: str, ranks: Collection[int] = ()) -> bool:
+    """Count the votes of a withdrawn run again, or those of ranks that were withdrawn alone.
+
+    The two are independent: restoring a run does not restore a rank that was withdrawn alone.
+
+    Args:
+        store: The database.
+        run: Name of the run.
+        ranks: Only these ranks; empty for the whole run.
 
     Returns:
-        False if the run was not withdrawn.
+        False if nothing of this was withdrawn.
 
     Raises:
-        SelectionError: There is no such run.
+        SelectionError: There is no such run, or it has no recording of one of the ranks; nothing is changed.
         DatabaseError: The database cannot be written.
     """
-    return _set_withdrawn(store, run, None)
+    return _set_withdrawn(store, run, ranks, None)
 
 
-def _set_withdrawn(store: Store, run: str, withdrawn_at: str | None) -> bool:
+def _set_withdrawn(store: Store, run: str, ranks: Collection[int], withdrawn_at: str | None) -> bool:
     check_text(run, ("run",))
     if store.revision() is None:
         raise store.absent()
-    with store.writing() as transaction:
-        found = transaction.rows(queries.recordings.runs_by_name([run]))
-        if not found:
+    with store.writing(DECIDE) as transaction:
+        table, rows = recorded_runs, transaction.rows(queries.recordings.runs_by_name([run]))
+        if not rows:
             raise SelectionError(f"there is no run {run!r}; registry runs lists the recorded runs")
-        if bool(found[0]["withdrawn_at"]) == bool(withdrawn_at):
-            return False
-        transaction.set_withdrawn(run, withdrawn_at)
-    return True
+        if ranks:
+            table, rows = recordings, _of_ranks(transaction, run, ranks)
+        changed = [row["id"] for row in rows if bool(row["withdrawn_at"]) != bool(withdrawn_at)]
+        transaction.set_withdrawn(table, changed, withdrawn_at)
+    return bool(changed)
+
+
+def _of_ranks(reading: Reading, run: str, ranks: Collection[int]) -> list[Row]:
+    """The current recordings of these ranks.
+
+    Raises:
+        SelectionError: One of them has none.
+    """
+    rows = {row["rank"]: row for row in reading.rows(queries.recordings.ranks_of(run))}
+    missing = sorted(set(ranks) - rows.keys())
+    if missing:
+        there = rank_ranges(sorted(rows)) or "none"
+        raise SelectionError(f"run {run!r} has no recording of {ranks_text(missing)}; recorded ranks: {there}")
+    return [rows[rank] for rank in sorted(set(ranks))]

@@ -9,31 +9,49 @@ from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config, title_of
 from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
-from tuning_registry.rendering.base import Format, Record, join_lines, render_columns, render_results
+from tuning_registry.rendering.base import Format, Record, columns_in_use, join_lines, render, render_columns
 from tuning_registry.rendering.votes import entry_title, voters_text
-from tuning_registry.wording import count_of
+from tuning_registry.wording import count_of, list_some
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.reports.explained import ExplainedConfig, ExplainedEntry
+    from tuning_registry.operations.reports.unseen import PredictedLaunch, RankedConfig
     from tuning_registry.rules.near_keys import NearKey
 
 _COLUMNS: Final = ("arch", "kernel", "key", "elected", "why", "recordings_on_arch", "stale_recordings", "config", "votes",
                    "total_votes", "ranks", "runs", "median_ms", "timed_by_ranks", "failed_on_ranks",
-                   "slower_than_fastest_percent", "banned_by_override", *GROUP)  # fmt: skip
+                   "slower_than_fastest_percent", "banned_by_override", *GROUP, "decided_by", "nearest_key",
+                   "estimated_slower_percent", "slower_on_nearest_percent", "failed_on_nearest", "winner_of")  # fmt: skip
 _INDENT: Final = " " * 6
+_RANKED: Final = ("config", "estimated", "on_nearest_key", "winner_of")
+_SHOWN_RANKED: Final = 5
 
 
-def render_explained(entries: Sequence[ExplainedEntry], style: Format) -> str:
-    """Entries with everything that is known about them; the CSV has one line per config."""
-    return render_results(entries, style, _COLUMNS, lambda found: "\n".join(map(_block, found)), _rows)
+def render_explained(
+    entries: Sequence[ExplainedEntry], style: Format, predicted: Sequence[PredictedLaunch] = ()
+) -> str:
+    """Entries with everything that is known about them, then predicted launches; the CSV has one line per config."""
+
+    def rows() -> Iterable[Record]:
+        empty = dict.fromkeys(_COLUMNS)  # the two kinds have some columns each
+        yield from ({**empty, **row} for one in entries for row in _rows(one))
+        yield from ({**empty, **row} for launch in predicted for row in _predicted_rows(launch))
+
+    return render(
+        style,
+        data=lambda: [one.to_dict() for one in (*entries, *predicted)],
+        columns=_COLUMNS,
+        rows=rows,
+        text=lambda: "\n".join([*map(_block, entries), *map(_predicted_block, predicted)]),
+    )
 
 
 def near_key_text(near: NearKey) -> str:
     """A recorded key and the fields that differ: `M=128|...  (M: 96 requested, 128 recorded)`."""
-    fields = (
+    fields = [
         f"{one.field}: {one.asked or 'none'} requested, {one.recorded or 'none'} recorded" for one in near.differences
-    )
-    return printable(f"{near.key}  ({'; '.join(fields)})")
+    ]
+    return printable(f"{near.key}  ({list_some(fields, '; ', shown=2)})")
 
 
 def _rows(found: ExplainedEntry) -> Iterable[Record]:
@@ -46,6 +64,43 @@ def _rows(found: ExplainedEntry) -> Iterable[Record]:
             "ranks": rank_ranges([rank for ranks in one.voters.values() for rank in ranks]),
             "runs": sorted(one.voters),
         }
+
+
+def _predicted_rows(launch: PredictedLaunch) -> Iterable[Record]:
+    common = launch.to_dict()
+    for ranked in common["ranked"] or [{"config": common["config"]}]:
+        yield {**common, **ranked, "elected": ranked["config"] == common["config"]}
+
+
+def _predicted_block(launch: PredictedLaunch) -> str:
+    shown = short_config(launch.config) if launch.config else ""
+    instead = f"a pinned job launches {shown} ({launch.source}): {launch.why}" if shown else launch.why
+    lines = [launch.key, f"{shown}: {launch.why}" if launch.source == "table" else f"no entry; {instead}"]
+    if launch.nearest is not None:
+        lines.append(f"nearest recorded key: {near_key_text(launch.nearest)}")
+    lines += [f"banned for this key: {short_config(text)}" for text in launch.banned]
+    text = join_lines([printable(f"{launch.arch}  {launch.kernel}"), *(printable(_INDENT + line) for line in lines)])
+    rows = [_predicted_row(one) for one in launch.ranked[:_SHOWN_RANKED]]
+    if not rows:
+        return text
+    table = render_columns(rows, columns_in_use(rows, _RANKED, always=1))
+    further = len(launch.ranked) - len(rows)
+    more = f"{_INDENT}and {further} more\n" if further else ""
+    return text + "".join(_INDENT + line for line in table.splitlines(keepends=True)) + more
+
+
+def _predicted_row(one: RankedConfig) -> Record:
+    nearest = "failed" if one.failed else None if one.nearest_percent is None else f"{one.nearest_percent} % slower"
+    return {
+        "config": short_config(one.config),
+        "estimated": None if one.estimated_percent is None else _slower(one.estimated_percent),
+        "on_nearest_key": nearest,
+        "winner_of": one.winner_of,
+    }
+
+
+def _slower(percent: float) -> str:
+    return f"{max(percent, 0):.1f} % slower"
 
 
 def _block(found: ExplainedEntry) -> str:

@@ -10,9 +10,9 @@ from tuning_registry.rendering.base import Format, render_columns, render_result
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
     from tuning_registry.operations.reports.misses import MissedEntry
 
-_COLUMNS: Final = ("arch", "kernel", "key", "reason", "ranks", "runs", "recorded")
+_COLUMNS: Final = ("arch", "kernel", "key", "reason", "nearest", "ranks", "runs", "recorded")
 # Kernel and key come last, since they can be long.
-_SHOWN: Final = ("ranks", "runs", "recorded", "reason", "arch", "kernel", "key")
+_SHOWN: Final = ("ranks", "runs", "recorded", "reason", "arch", "kernel", "key", "nearest")
 
 
 def render_misses(misses: Sequence[MissedEntry], style: Format) -> str:

@@ -25,7 +25,8 @@ _OVERRIDE: Final = (
     "created_at",
     "lifts",
 )
-_EXPORT: Final = ("digest", "arch", "policy", "entries", "recordings", "runs", "filters", "output", "exported_by",
+_DIGITS: Final = 16  # of a digest, in a table
+_EXPORT: Final = ("digest", "selection_digest", "arch", "policy", "entries", "recordings", "runs", "filters", "output", "exported_by",
                   "exported_at")  # fmt: skip
 
 
@@ -59,9 +60,13 @@ def _filter_text(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def _shortened(record: ExportRecord) -> Record:
+    return {"digest": record.digest[:_DIGITS], "selection_digest": (record.selection_digest or "")[:_DIGITS]}
+
+
 def _exports_text(exports: Sequence[ExportRecord]) -> str:
     rows = [
-        {**row, "digest": row["digest"][:16], "exported_at": row["exported_at"][:SECONDS]}
+        {**row, **_shortened(record), "exported_at": row["exported_at"][:SECONDS]}
         for record in exports
         for row in _export_rows(record)
     ]

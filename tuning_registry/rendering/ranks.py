@@ -10,8 +10,8 @@ from tuning_registry.rendering.base import Format, Record, render_columns, rende
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
     from tuning_registry.operations.reports.ranks import Rank
 
-_COLUMNS: Final = ("run", "rank", "host", "device", "votes", "dissenting_votes", "timings", "slowdown_percent", "outlier",
-                   "reasons")  # fmt: skip
+_COLUMNS: Final = ("run", "rank", "host", "device", "votes", "dissenting_votes", "timings", "slowdown_percent",
+                   "other_code", "outlier", "reasons")  # fmt: skip
 _SHOWN: Final = ("run", "rank", "host", "device", "votes", "dissenting_votes", "timings", "slowdown", "outlier")
 
 

@@ -22,21 +22,25 @@ if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.runs import Run
 
 _COLUMNS: Final = ("run", "ranks", "world_size", "recordings", "votes", "archs", "triton", "packages", "devices", "hosts",
-                   "sources", "ingested_at", "withdrawn_at")  # fmt: skip
+                   "sources", "ingested_at", "withdrawn_at", "withdrawn_ranks")  # fmt: skip
 
 
 def render_runs(runs: Sequence[Run], style: Format) -> str:
     """Every run with what it holds; times are UTC."""
-    return render_results(
-        runs, style, _COLUMNS, _runs_text, lambda run: [{**run.to_dict(), "ranks": rank_ranges(run.ranks)}]
-    )
+    return render_results(runs, style, _COLUMNS, _runs_text, lambda run: [_row(run)])
+
+
+def _row(run: Run) -> dict[str, object]:
+    return run.to_dict() | {
+        "ranks": rank_ranges(run.ranks),
+        "withdrawn_ranks": rank_ranges(run.withdrawn_ranks) or None,
+    }
 
 
 def _runs_text(runs: Sequence[Run]) -> str:
     rows = [
         {
-            **run.to_dict(),
-            "ranks": rank_ranges(run.ranks),
+            **_row(run),
             "ingested_at": run.ingested_at[:SECONDS],
             "withdrawn_at": run.withdrawn_at and run.withdrawn_at[:SECONDS],
         }

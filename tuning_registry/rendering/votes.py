@@ -18,7 +18,19 @@ if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
 _LONGEST_RANKS: Final = 60  # characters of a rank list in a table
 _WINNER: Final = ("arch", "kernel", "key", "config", "votes", "total_votes", "tie", "decided_by", "banned_configs",
                   "stale_recordings", *GROUP)  # fmt: skip
-_DISAGREEMENT: Final = ("arch", "kernel", "key", "config", "votes", "total_votes", "ranks", "runs", "tie", *GROUP)
+_DISAGREEMENT: Final = (
+    "arch",
+    "kernel",
+    "key",
+    "config",
+    "votes",
+    "total_votes",
+    "ranks",
+    "runs",
+    "tie",
+    "sources",
+    *GROUP,
+)
 
 
 def render_winners(entries: Sequence[Winner], style: Format) -> str:
@@ -55,7 +67,8 @@ def render_disagreements(entries: Sequence[EntryVotes], style: Format) -> str:
 
 
 def _rows(entry: EntryVotes) -> Iterable[Record]:
-    common = {**entry.head(), "total_votes": entry.votes, "tie": entry.is_tie, **entry.versions()}
+    common = {**entry.head(), "total_votes": entry.votes, "tie": entry.is_tie, "sources": entry.sources,
+              **entry.versions()}  # fmt: skip
     for choice in entry.choices:
         yield {
             **common,
@@ -71,7 +84,7 @@ def _block(entry: EntryVotes) -> str:
     return join_lines(
         [
             entry_title(entry),
-            "      " + printable(entry.key) + tie_mark(entry),
+            "      " + printable(entry.key) + tie_mark(entry) + code_mark(entry),
             *(
                 printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {voters_text(choice.voters)}")
                 for choice in entry.choices
@@ -90,6 +103,11 @@ def entry_title(entry: EntryVotes) -> str:
 def tie_mark(entry: EntryVotes) -> str:
     """A mark for an entry whose winner was decided by its text."""
     return "  [tie: decided by config text]" if entry.is_tie else ""
+
+
+def code_mark(entry: EntryVotes) -> str:
+    """A mark for an entry whose votes are on different code."""
+    return f"  [{entry.sources} versions of its code]" if entry.sources > 1 else ""
 
 
 def voters_text(voters: Mapping[str, Sequence[int]] | None) -> str:

@@ -31,6 +31,17 @@ class Policy(StrEnum):
         raise UsageError(f"unknown policy {value!r}; expected {', '.join(cls)}")
 
 
+class Ties(StrEnum):
+    """Who decides between configs with equally many votes: their texts, or the timings."""
+
+    TEXT = "text"
+    FASTEST = "fastest"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Ties:
+        raise UsageError(f"unknown rule for ties {value!r}; expected {', '.join(cls)}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """How a config that some ranks chose compares with the winner.
@@ -142,10 +153,15 @@ def _noise_percent(pairs: Collection[tuple[Times, Times]]) -> float:
 # See docs/decisions.md, D30.
 def median_of_medians(times: ByRank) -> float:
     """The median over ranks of a config's median time in ms. A rank on which it failed counts as infinitely slow."""
-    medians = sorted(math.inf if found is None else found[0] for found in times.values())
-    if not medians:
+    return median_over_ranks([None if found is None else found[0] for found in times.values()])
+
+
+def median_over_ranks(medians: Iterable[float | None]) -> float:
+    """The same from each rank's median in ms, or None if it failed there."""
+    ordered = sorted(math.inf if median is None else median for median in medians)
+    if not ordered:
         return math.inf
-    below, above = medians[(len(medians) - 1) // 2], medians[len(medians) // 2]
+    below, above = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return below if below == above else (below + above) / 2
 
 
@@ -182,9 +198,28 @@ def elect(policy: Policy, times: ByConfig, banned: Container[str] = ()) -> str |
         banned: Configs that may not be elected. Others are still compared with them.
     """
     if policy is Policy.FASTEST:
-        scores = {config: median_of_medians(by_rank) for config, by_rank in times.items()}
-    else:
-        scores = worst_slowdowns(times)
+        return fastest({config: median_of_medians(by_rank) for config, by_rank in times.items()}, banned)
+    return _least(worst_slowdowns(times), banned)
+
+
+def fastest(medians: Mapping[str, float], banned: Container[str] = ()) -> str | None:
+    """The config that policy `fastest` elects, from each config's `median_of_medians`; None if none is finite."""
+    return _least(medians, banned)
+
+
+def fastest_of_tie(level: Collection[str], medians: Mapping[str, float]) -> str | None:
+    """Which of the configs with equally many votes is the fastest; None if the timings do not say.
+
+    They say it if every one of the configs was timed, and one has a smaller `median_of_medians` than all others.
+    """
+    times = sorted(medians.get(config, math.nan) for config in level)
+    if any(map(math.isnan, times)) or times[0] == times[1]:
+        return None
+    return next(config for config in level if medians[config] == times[0])
+
+
+def _least(scores: Mapping[str, float], banned: Container[str]) -> str | None:
+    """The config with the smallest finite score; of equal ones the smallest text, compared byte by byte."""
     finite = [
         (score, config.encode(), config)
         for config, score in scores.items()

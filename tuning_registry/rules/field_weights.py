@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from tuning_registry.rules.key_fields import OCTAVE, Fields
 
@@ -24,24 +24,30 @@ _TO_EVEN: Final = 4  # as if every fourth of the keys told nothing but equal wei
 _SWEEPS: Final = 30
 _BITS: Final = 20  # coefficients are counted in millionths
 
+T = TypeVar("T")
+
+
+def sampled(keys: Sequence[T]) -> list[T]:
+    """The keys that the weights are learned from: at most 32, evenly spaced."""
+    count = min(len(keys), _KEYS)
+    return [keys[index * len(keys) // count] for index in range(count)]
+
 
 def learned_weights(fields: Sequence[Fields], costs: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """The weights by name of a field, in 16ths; a field that is missing has the weight `EVEN`.
 
     Args:
-        fields: Those of each recorded key, in a fixed order. The names of their numbers are the same.
+        fields: Those of each of the `sampled` keys. The names of their numbers are the same.
         costs: By candidate, on each of these keys.
     """
-    count = min(len(fields), _KEYS)
-    chosen = [index * len(fields) // count for index in range(count)]
     pairs = []
-    for one, two in itertools.combinations(chosen, 2):
+    for one, two in itertools.combinations(range(len(fields)), 2):
         both = costs[one].keys() & costs[two].keys()
         if both:
             squares = sum((costs[one][text] - costs[two][text]) ** 2 for text in both)
             pairs.append((fields[one].apart(fields[two]), squares // len(both)))
     names = sorted({name for apart, _ in pairs for name, steps in apart.items() if steps})
-    return _fitted(names, pairs, count) if names else {}
+    return _fitted(names, pairs, len(fields)) if names else {}
 
 
 def _fitted(names: list[str], pairs: list[tuple[dict[str, int], int]], keys: int) -> dict[str, int]:

@@ -33,7 +33,7 @@ from typing import Final
 
 from tuning_registry.model.names import ANY_KEY, is_positional, positional_key
 from tuning_registry.model.slowdowns import FAILED, MOST_PERCENT, Slowdowns
-from tuning_registry.rules.field_weights import EVEN, learned_weights
+from tuning_registry.rules.field_weights import EVEN, learned_weights, sampled
 from tuning_registry.rules.key_fields import FIELD_APART, OCTAVE, FieldReader, Fields, log2_steps
 from tuning_registry.rules.key_tree import Tree, build, from_nearest
 from tuning_registry.rules.kriging import shares
@@ -43,6 +43,7 @@ _NOISE: Final = EVEN * 2 * OCTAVE  # the noise of a key's slowdowns is worth as 
 _MOST_COST: Final = OCTAVE  # being slower than by a factor of two is as bad as failing
 _NO_TIMES_COST: Final = OCTAVE // 3  # assumed of the candidates that did not win, on a key without any times: 26 %
 
+_Scored = tuple[int, bool, bytes, str]  # cost, and what decides between equal costs; the last one is the candidate
 _Others = tuple[tuple[str, str], ...]
 
 
@@ -72,7 +73,9 @@ class RecordedKeys:
 
     def __init__(self, winners: Mapping[str, str], slowdowns: Mapping[str, Slowdowns] | None = None) -> None:
         self._winners = {key: winners[key] for key in sorted(winners) if key != ANY_KEY}
-        self._slowdowns = {key: row for key, row in (slowdowns or {}).items() if key in self._winners}
+        self._slowdowns = slowdowns or {}
+        timed = {key for key in self._slowdowns if key in self._winners}
+        self._has_times = bool(timed)
         # One key without names, as Triton's cache files have them, and all are compared by position.
         self._by_position = any(map(is_positional, self._winners))
         self._reader = FieldReader(() if self._by_position else self._winners)
@@ -80,18 +83,34 @@ class RecordedKeys:
         for key in self._winners:
             fields = self._fields(key)
             by_numbers.setdefault(fields.numbers, {})[key] = fields
-        self._families = {numbers: _Family(keys, self._slowdowns) for numbers, keys in by_numbers.items()}
+        self._families = {
+            numbers: _Family(keys, self._slowdowns, [key for key in keys if key in timed])
+            for numbers, keys in by_numbers.items()
+        }
 
-    def rank(self, key: str, candidates: Sequence[str]) -> Ranking:
+    def rank(self, key: str, candidates: Sequence[str], count: int | None = None) -> Ranking:
         """Order the candidates for a new key, the best first.
 
         Args:
             key: Its text.
             candidates: Canonical texts of what pruning and bans left, the cheapest estimate first.
+            count: How many are wanted, by default all. These are found faster, and `known` may be smaller.
         """
-        ordered, nearest = self._by_slowdown(key, candidates) if self._slowdowns else self._by_winner(key, candidates)
+        if self._has_times:
+            ordered, nearest = self._by_slowdown(key, candidates)
+        else:
+            ordered, nearest = self._by_winner(key, candidates, count)
         known = set(ordered)
         return Ranking((*ordered, *(text for text in candidates if text not in known)), len(ordered), nearest)
+
+    def estimates(self, key: str, candidates: Sequence[str]) -> dict[str, float]:
+        """How many percent slower than the fastest one each candidate is expected to be, for people to read.
+
+        Only those that one of the nearest keys speaks for; none if no slowdowns are known, or no key can be compared.
+        The figure can be below 0, since a trend among the keys is followed.
+        """
+        scored, _, denominator = self._scored(key, candidates) if self._has_times else ([], "", 1)
+        return {text: 100 * (2 ** (score / denominator / OCTAVE) - 1) for score, *_, text in scored}
 
     def from_nearest(self, key: str) -> Iterator[tuple[int, str]]:
         """The recorded keys that can be compared, with their distances, the nearest first.
@@ -102,7 +121,7 @@ class RecordedKeys:
         family = self._families.get(asked.numbers)
         return family.from_nearest(asked) if family else iter(())
 
-    def _by_winner(self, key: str, candidates: Sequence[str]) -> tuple[list[str], str]:
+    def _by_winner(self, key: str, candidates: Sequence[str], count: int | None) -> tuple[list[str], str]:
         """The winners of the recorded keys, of the nearest key first."""
         left = set(candidates).intersection(self._winners.values())
         ordered: list[str] = []
@@ -113,19 +132,24 @@ class RecordedKeys:
                 nearest = nearest or near
                 left.remove(winner)
                 ordered.append(winner)
-                if not left:
+                if not left or len(ordered) == count:
                     break
         return ordered, nearest
 
     def _by_slowdown(self, key: str, candidates: Sequence[str]) -> tuple[list[str], str]:
         """The candidates that one of the nearest keys speaks for, by their interpolated cost."""
+        scored, nearest, _ = self._scored(key, candidates)
+        return [text for *_, text in sorted(scored)], nearest
+
+    def _scored(self, key: str, candidates: Sequence[str]) -> tuple[list[_Scored], str, int]:
+        """These candidates with their interpolated costs, the nearest key, and the denominator of the costs."""
         asked = self._fields(key)
         family = self._families.get(asked.numbers)
         if family is None:
-            return [], ""
+            return [], "", 1
         near = list(itertools.islice(family.from_nearest(asked, NEIGHBOURS), NEIGHBOURS))
         keys = [found for _, found in near]
-        portions, _ = shares([distance for distance, _ in near], family.distances(keys), _NOISE)
+        portions, denominator = shares([distance for distance, _ in near], family.distances(keys), _NOISE)
         scores = [0] * len(candidates)
         known: set[str] = set()
         for portion, found in zip(portions, keys, strict=True):
@@ -134,9 +158,9 @@ class RecordedKeys:
             costs = self._costs(found, row, candidates)
             scores = [score + portion * cost for score, cost in zip(scores, costs, strict=True)]
         first = self._winners[keys[0]]
-        ordered = sorted((score, text != first, text.encode(), text)
-                         for score, text in zip(scores, candidates, strict=True) if text in known)  # fmt: skip
-        return [text for *_, text in ordered], keys[0]
+        scored = [(score, text != first, text.encode(), text)
+                  for score, text in zip(scores, candidates, strict=True) if text in known]  # fmt: skip
+        return scored, keys[0], denominator
 
     def _costs(self, key: str, row: Slowdowns | None, candidates: Iterable[str]) -> Iterator[int]:
         """What the candidates cost on a recorded key."""
@@ -154,13 +178,14 @@ class _Family:
     Args:
         keys: The fields of each, sorted by the keys' texts.
         slowdowns: By key, where they are known.
+        timed: Those of the keys whose slowdowns are known, in the same order.
     """
 
-    def __init__(self, keys: Mapping[str, Fields], slowdowns: Mapping[str, Slowdowns]) -> None:
+    def __init__(self, keys: Mapping[str, Fields], slowdowns: Mapping[str, Slowdowns], timed: Sequence[str]) -> None:
         self._keys = keys
-        timed = [key for key in keys if key in slowdowns]
-        costs = [{text: _COSTS[percent] for text, percent in slowdowns[key].items()} for key in timed]
-        self._weights = learned_weights([keys[key] for key in timed], costs)
+        chosen = sampled(timed)
+        costs = [{text: _COSTS[percent] for text, percent in slowdowns[key].items()} for key in chosen]
+        self._weights = learned_weights([keys[key] for key in chosen], costs)
         names = next(iter(keys.values())).numbers
         self._scale = [self._weight(name) for name in names for _ in range(2)]
         groups: dict[_Others, dict[tuple[int, ...], list[str]]] = {}

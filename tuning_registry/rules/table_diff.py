@@ -9,11 +9,12 @@ from typing import Any, Final
 from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import is_positional, lookup_key, positional_key
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.rules.overrides import Override
-from tuning_registry.wording import slower_text
+from tuning_registry.wording import count_of, slower_text
 
 ADDED: Final = "added"
 DROPPED: Final = "dropped"
@@ -106,6 +107,50 @@ def diff_tables(old: TunedTable, new: TunedTable, places: Iterable[tuple[str, st
         found += [_served(old, new, kernel, key) for key in further.get(kernel, ()) if lookup_key(key) not in spelt]
     differing = (one for one in found if one.change != CHANGED or not one.is_served_alike)
     return sorted(differing, key=lambda one: (one.kernel.encode(), one.key.encode(), one.change))
+
+
+def other_changes(old: TunedTable, new: TunedTable) -> list[str]:
+    """What can change launches without a change of an entry: bans, evidence and the selection rule; one line each."""
+    if old.selection_digest == new.selection_digest:
+        return []
+    lines = [_bans_change(old, new), evidence_change(old, new)]
+    before, after = (_ours(table).get("selection_rule", 1) for table in (old, new))
+    if before != after and bool(old.evidence) == bool(new.evidence):  # evidence needs another rule
+        lines.append(f"the selection rule is of version {before} in the old table and {after} in the new one")
+    return [line for line in lines if line]
+
+
+def evidence_change(old: TunedTable, new: TunedTable) -> str:
+    """How the evidence of two tables differs, in a line; empty if it does not."""
+    before, after = (_ours(table).get("evidence") for table in (old, new))
+    if before == after:
+        return ""
+    effect = "so keys without an entry may get another config"
+    if not before or not after:
+        return f"only the {'old' if before else 'new'} table has evidence, {effect}"
+    rows = [
+        {(kernel, key): row for kernel, by_key in table.evidence.items() for key, row in by_key.items()}
+        for table in (old, new)
+    ]
+    differing = sum(rows[0].get(place) != rows[1].get(place) for place in {*rows[0], *rows[1]})
+    return f"the evidence differs for {count_of(differing, 'key')}, {effect}"
+
+
+def _bans_change(old: TunedTable, new: TunedTable) -> str:
+    before, after = (
+        {(action, kernel, key, config) for action, kernel, key, configs in table.bans.to_list() for config in configs}
+        for table in (old, new)
+    )
+    if before == after:
+        return ""
+    return (
+        f"the bans differ: {len(before - after):,} only in the old table, {len(after - before):,} only in the new one"
+    )
+
+
+def _ours(table: TunedTable) -> Mapping[str, Any]:
+    ours = table.provenance.get(EXTRA)
+    return ours if isinstance(ours, Mapping) else {}
 
 
 def _change(old: TunedTable, new: TunedTable, kernel: str, old_key: str | None, new_key: str | None) -> EntryChange:

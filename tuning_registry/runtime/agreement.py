@@ -12,18 +12,27 @@ from typing import Any, NamedTuple
 from tuning_registry.errors import AgreementError, printable
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import dump_json
-from tuning_registry.model.names import rank_ranges
+from tuning_registry.model.names import ranks_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
-from tuning_registry.runtime.control import active_session, policy_changes
+from tuning_registry.runtime.control import active_policy, active_session, policy_changes
+from tuning_registry.runtime.guard import warn_once
 from tuning_registry.runtime.job.collectives import Group, all_gather_bytes, all_gather_numbers, current_group
 from tuning_registry.runtime.job.place import current_place
+from tuning_registry.runtime.known_choices import (
+    CHOICE_BYTES,
+    ENTRY_BYTES,
+    KnownChoices,
+    digest,
+    entry_digest,
+    lowest,
+    members,
+)
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
-
-_DIGEST_BYTES = 8  # per entry and per config; collisions become likely near 2^32 entries, and jobs have thousands
+from tuning_registry.wording import count_of, list_some
 
 
 class Disagreement(NamedTuple):
-    """One entry for which ranks chose more than one config.
+    """One entry for which ranks chose more than one config, launching functions of equal source.
 
     Attributes:
         arch: Architecture.
@@ -39,7 +48,7 @@ class Disagreement(NamedTuple):
 
     def __str__(self) -> str:
         """The entry and the ranks that chose each config, on one line."""
-        sides = "; ".join(f"ranks {rank_ranges(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
+        sides = "; ".join(f"{ranks_text(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
         return printable(f"{self.kernel} {self.key} on {self.arch}: {sides}")
 
 
@@ -53,6 +62,8 @@ class Agreement:
         new: Whether any rank had new choices.
         disagreements: Entries that differ.
         not_covered: `(kernel, why)` of kernels that this check does not cover.
+        other_code: Kernels that ranks launched from functions of different source under one name, so that their
+            configs cannot be compared.
     """
 
     ranks: int
@@ -60,32 +71,16 @@ class Agreement:
     new: bool
     disagreements: tuple[Disagreement, ...] = ()
     not_covered: tuple[tuple[str, str], ...] = ()
+    other_code: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether no difference was found. This is also true if nothing was compared: see `compared`."""
         return not self.disagreements
 
 
-class _Known:
-    """The choices that the ranks of one group have exchanged: equal on every rank after a check, except `sent`."""
-
-    def __init__(self) -> None:
-        # Serialises the checks of one group. A lock shared by groups could deadlock: ranks would wait for it inside
-        # collectives that its holder waits for.
-        self.lock = threading.Lock()
-        self.sent = 0
-        self.session: Any = None
-        # By rank, how often its policy has changed; a change discards its earlier choices.
-        self.changes: list[int] = []
-        # entry digest -> config digest -> ranks that chose it, as bits
-        self.ranks: dict[bytes, dict[bytes, int]] = {}
-        self.texts: dict[bytes, Disagreement] = {}
-        self.warned: set[bytes] = set()
-        self.warned_of_nothing = False
-        self.warned_gaps: set[tuple[str, str]] = set()
-
-
-_known: WeakIdentityMap[_Known] = WeakIdentityMap()  # by group; weakly, since a live group keeps its port and threads
+_known: WeakIdentityMap[KnownChoices] = (
+    WeakIdentityMap()
+)  # by group; weakly, since a live group keeps its port and threads
 _steps = 0
 _lock = threading.Lock()
 
@@ -127,8 +122,9 @@ def verify_choices(group: Any = None) -> Agreement:
     """Compare the choices of the ranks of a group. This is a collective: every rank of the group must call it.
 
     Only entries that several ranks chose a config for are compared, since pipeline and expert ranks run different
-    kernels. Ranks exchange the choices that are new since their last check: 56 bytes each if there are none, or if
-    all ranks have the same new choices. Kernels whose config cannot change results are left out.
+    kernels; and only launches of functions of equal source, since functions may share a name. Ranks exchange the choices
+    that are new since their last check: 56 bytes each if there are none, or if all ranks have the same new choices.
+    Kernels whose config cannot change results are left out.
 
     Args:
         group: A `torch.distributed` process group; None for the default one. Without an initialised
@@ -146,7 +142,7 @@ def verify_choices(group: Any = None) -> Agreement:
         return Agreement(1, 0, new=False, not_covered=gaps)
     current_place()  # remembers the rank: the group may be gone when the recording is written
     with _lock:
-        known = _known.get(where.identity) or _Known()
+        known = _known.get(where.identity) or KnownChoices()
         _known.put(where.identity, known)
     with known.lock:
         if known.session is not session:
@@ -155,34 +151,36 @@ def verify_choices(group: Any = None) -> Agreement:
         choices = ChoiceLog() if session is None else session.choices
         fresh, known.sent = choices.since(known.sent)
         new, differ_in_gaps = _exchange(where, known, _latest(fresh), gaps)
-        differing = sorted(entry for entry, configs in known.ranks.items() if len(configs) > 1)
-        _exchange_texts(where, known, differing, choices.latest())
+        differing, split = known.differing(), known.split()
+        _exchange_texts(where, known, {*differing, *split}, choices.latest())
         found = tuple(known.texts[entry] for entry in differing if entry in known.texts)
-        compared = sum(_is_shared(configs) for configs in known.ranks.values())
-        result = Agreement(where.size, compared, new, found, gaps)
-        _report(where, known, differing, result, is_speaker=where.rank == 0 or where.rank in differ_in_gaps)
+        other_code = {known.texts[entry].kernel for entry in split if entry in known.texts}
+        compared = known.compared()
+        result = Agreement(where.size, compared, new, found, gaps, tuple(sorted(other_code)))
+        _report(where, known, result, is_speaker=where.rank == 0 or where.rank in differ_in_gaps)
     if found and session is not None and session.policy.verify_strict:
         raise AgreementError(
-            f"{len(found)} of {compared} entries differ between {where.size} ranks: " + " | ".join(map(str, found[:10]))
+            f"{where.size} ranks chose different configs for {len(found)} of {count_of(compared, 'entry')}: "
+            + list_some(list(map(str, found)), " | ", shown=3)
         )
     return result
 
 
 def _latest(choices: Iterable[Choice]) -> dict[bytes, bytes]:
     """Config digest by entry digest, for the choices that can change results."""
-    return {_digest(dump_json(c.entry)): _digest(c.config) for c in choices if not c.invariant}
+    return {entry_digest(*c.entry): digest(c.config) for c in choices if not c.invariant}
 
 
 def _exchange(
-    where: Group, known: _Known, fresh: dict[bytes, bytes], gaps: tuple[tuple[str, str], ...]
+    where: Group, known: KnownChoices, fresh: dict[bytes, bytes], gaps: tuple[tuple[str, str], ...]
 ) -> tuple[bool, list[int]]:
     """Exchange new choices; returns whether there were any, and the ranks whose gaps differ from rank 0's."""
     payload = b"".join(entry + fresh[entry] for entry in sorted(fresh))
     summary = hashlib.sha256(payload).digest()
     words = [int.from_bytes(summary[i : i + 8], "big", signed=True) for i in range(0, 32, 8)]
-    shown_gaps = int.from_bytes(_digest(dump_json(gaps))[:8], "big", signed=True)
+    shown_gaps = int.from_bytes(digest(dump_json(gaps)), "big", signed=True)
     numbers = all_gather_numbers(where, [policy_changes(), shown_gaps, len(payload), *words])
-    _forget_replaced(known, [row[0] for row in numbers])
+    known.forget_replaced([row[0] for row in numbers])
     differ_in_gaps = [rank for rank, row in enumerate(numbers) if row[1] != numbers[0][1]]
     numbers = [row[2:] for row in numbers]
     if not any(size for size, *_ in numbers):
@@ -192,101 +190,56 @@ def _exchange(
     else:
         payloads = all_gather_bytes(where, payload, [size for size, *_ in numbers])
     for rank, received in enumerate(payloads):
-        for start in range(0, len(received), 2 * _DIGEST_BYTES):
-            entry = received[start : start + _DIGEST_BYTES]
-            _put(known, entry, received[start + _DIGEST_BYTES : start + 2 * _DIGEST_BYTES], rank)
+        for start in range(0, len(received), CHOICE_BYTES):
+            entry, config = received[start : start + ENTRY_BYTES], received[start + ENTRY_BYTES : start + CHOICE_BYTES]
+            known.put(entry, config, rank)
     return True, differ_in_gaps
 
 
-def _forget_replaced(known: _Known, changes: list[int]) -> None:
-    """Drop the choices of ranks whose policy has changed; all ranks see the same counts."""
-    fresh = [rank for rank, count in enumerate(known.changes) if changes[rank] != count]
-    known.changes = changes
-    for entry, configs in known.ranks.items() if fresh else ():
-        for config in list(configs):
-            for rank in fresh:
-                configs[config] &= ~(1 << rank)
-            if not configs[config]:
-                del configs[config]
-        known.texts.pop(entry, None)
-
-
-def _put(known: _Known, entry: bytes, config: bytes, rank: int) -> None:
-    """Note a rank's choice for an entry, in place of its earlier choice."""
-    configs = known.ranks.setdefault(entry, {})
-    for other in [other for other, ranks in configs.items() if other != config and ranks >> rank & 1]:
-        configs[other] &= ~(1 << rank)
-        if not configs[other]:
-            del configs[other]
-        known.texts.pop(entry, None)
-    before = configs.get(config, 0)
-    configs[config] = before | 1 << rank
-    if len(configs) > 1 and configs[config] != before:
-        known.texts.pop(entry, None)  # the ranks of a config have changed: exchange the text again
-
-
-def _exchange_texts(where: Group, known: _Known, differing: Sequence[bytes], choices: Sequence[Choice]) -> None:
-    """Exchange names and configs of the entries that differ; for each config, the lowest rank that chose it sends them.
+def _exchange_texts(where: Group, known: KnownChoices, entries: Iterable[bytes], choices: Sequence[Choice]) -> None:
+    """Exchange names and configs of these entries; for each config, the lowest rank that chose it sends them.
 
     `known` is equal on every rank, so all ranks agree on whether this takes place.
     """
-    wanted = {entry for entry in differing if entry not in known.texts}
+    wanted = {entry for entry in entries if entry not in known.texts}
     if not wanted:
         return
     mine: list[list[str]] = []
     for choice in choices:
-        entry, config = _digest(dump_json(choice.entry)), _digest(choice.config)
+        entry, config = entry_digest(*choice.entry), digest(choice.config)
         sides = known.ranks.get(entry, {})
-        if entry in wanted and config in sides and _lowest(sides[config]) == where.rank:
+        if entry in wanted and config in sides and lowest(sides[config]) == where.rank:
             mine.append([*choice.entry, choice.config])
     payload = dump_json(mine).encode()
     sizes = [row[0] for row in all_gather_numbers(where, [len(payload)])]
     found: dict[bytes, Disagreement] = {}
     for received in all_gather_bytes(where, payload, sizes):
-        for arch, kernel, key, text in json.loads(received):
-            entry = _digest(dump_json((arch, kernel, key)))
-            bits = known.ranks[entry][_digest(text)]
-            found.setdefault(entry, Disagreement(arch, kernel, key, {})).ranks[text] = _members(bits)
+        for arch, kernel, key, function, text in json.loads(received):
+            entry = entry_digest(arch, kernel, key, function)
+            bits = known.ranks[entry][digest(text)]
+            found.setdefault(entry, Disagreement(arch, kernel, key, {})).ranks[text] = members(bits)
     known.texts.update(found)
 
 
-def _report(where: Group, known: _Known, differing: Sequence[bytes], result: Agreement, *, is_speaker: bool) -> None:
+def _report(where: Group, known: KnownChoices, result: Agreement, *, is_speaker: bool) -> None:
     """Warn once per entry on rank 0, and once per gap on rank 0 and on ranks with other gaps (`is_speaker`)."""
-    news = [entry for entry in differing if entry not in known.warned and entry in known.texts]
-    if (
-        where.rank == 0
-        and not result.compared
-        and len(choosers := _choosers(known)) > 1
-        and not known.warned_of_nothing
-    ):
-        known.warned_of_nothing = True
+    gaps = [("gap", *gap) for gap in result.not_covered if known.is_first(("gap", *gap))]
+    for _, kernel, why in gaps if is_speaker else ():
+        warn("agreement checks do not cover %s: %s", kernel, why)
+    if where.rank != 0:
+        return
+    choosers = known.choosers()
+    if not result.compared and len(choosers) > 1 and known.is_first("nothing compared"):
         warn("no choice was compared: %d of %d ranks chose configs, but no two of them for the same kernel and key. Do they "
              "run the same modules under the same names?", len(choosers), where.size)  # fmt: skip
-    gaps = [gap for gap in result.not_covered if gap not in known.warned_gaps]
-    known.warned.update(news)
-    known.warned_gaps.update(gaps)
-    for entry in news if where.rank == 0 else ():
-        warn("ranks disagree on %s", known.texts[entry])
-    for kernel, why in gaps if is_speaker else ():
-        warn("agreement checks do not cover %s: %s", kernel, why)
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()[:_DIGEST_BYTES]
-
-
-def _choosers(known: _Known) -> set[int]:
-    """The ranks that chose a config for some entry."""
-    return {rank for configs in known.ranks.values() for bits in configs.values() for rank in _members(bits)}
-
-
-def _is_shared(configs: dict[bytes, int]) -> bool:
-    return sum(bits.bit_count() for bits in configs.values()) > 1
-
-
-def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1
-
-
-def _members(bits: int) -> tuple[int, ...]:
-    return tuple(rank for rank in range(bits.bit_length()) if bits >> rank & 1)
+    for kernel in result.other_code:
+        if known.is_first(("other code", kernel)):
+            warn("ranks launched different code under the name %s, so their configs of it were not compared: the source of "
+                 "the function differs. Do they run the same version of its package?", kernel)  # fmt: skip
+    news = [one for one in result.disagreements if known.is_first((one.arch, one.kernel, one.key))]
+    for disagreement in news:
+        warn("ranks disagree on %s", disagreement)
+    policy = active_policy()
+    if news and policy is not None and policy.on_miss == "tune":
+        warn_once("tune", "on_miss is tune, so each rank times the keys that the table does not have; pin these keys, or choose "
+                  "another on_miss, if ranks must agree")  # fmt: skip

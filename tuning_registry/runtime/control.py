@@ -227,6 +227,8 @@ def _start(policy: AutotunePolicy, *, suspends: bool = False, is_open: bool = Fa
         _switch(session, adapter, suspends=suspends)
         _hook_exit()
     guarded("logging the start", log_start, policy, session.tables)
+    if session.pins:
+        guarded("preparing recorded keys", session.tables.put_to_work)
     return before
 
 
@@ -259,7 +261,7 @@ def _assemble(policy: AutotunePolicy, *, is_open: bool = False) -> tuple[Session
         session = Session(policy, None)
         if session.pins:
             session.tables.check()
-        if policy.mode != "auto":
+        if policy.mode != "auto" and policy.record_path is not None:
             session.recorder = recorder_for(policy)
         return session, Adapter(session, session.pins, _settle_mode if is_open else None) if has_triton else None
     except RegistryError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS
 from tuning_registry.log import warn
 from tuning_registry.runtime.guard import warn_once
 from tuning_registry.runtime.policies.policy import AutotunePolicy
@@ -12,6 +13,7 @@ from tuning_registry.runtime.policies.policy import AutotunePolicy
 FAULT: Final = "fault"  # the reason of a miss: in this package, before the table could be asked
 _LOGGED: Final = 20  # a job may miss thousands of keys on each rank
 _INSTEAD: Final[Mapping[str, str]] = {
+    "nearest": "choosing by the recorded keys around it, of which the nearest is",
     "min_cost": "launching the candidate with the lowest static estimate",
     "block_sizes": "launching by the policy's block_sizes",
     "timed": "Triton tunes it",
@@ -28,7 +30,8 @@ class Miss(NamedTuple):
         key: Shape key; empty if the call has none.
         reason: `no table`, `no kernel`, `no key`, `unusable entry`, `banned`, `not a candidate`, `ambiguous config`,
             `pruned away`, `unsupported key` or `fault` (in this package; see the log).
-        source: What decided instead: `block_sizes`, `min_cost` or `timed`; `error` if the launch was refused.
+        source: What decided instead: `nearest`, `block_sizes`, `min_cost` or `timed`; `error` if the launch was refused.
+        nearest: The recorded key that is nearest, if the source is `nearest`; else empty.
     """
 
     arch: str
@@ -36,6 +39,12 @@ class Miss(NamedTuple):
     key: str
     reason: str
     source: str
+    nearest: str = ""
+
+    @property
+    def instead(self) -> str:
+        """What decided instead, with the key that it came from."""
+        return f"{self.source} {self.nearest}" if self.nearest else self.source
 
 
 class MissLog:
@@ -59,8 +68,9 @@ class MissLog:
             return False
         number = len(self._misses)
         if number <= _LOGGED:
-            warn("miss for %s, key %s, on %s: %s; %s", miss.kernel, miss.key or "(none)", miss.arch or "(unknown)",
-                 miss.reason, self._instead(miss))  # fmt: skip
+            why = f" ({WHY_AMBIGUOUS})" if miss.reason == AMBIGUOUS else ""
+            warn("miss for %s, key %s, on %s: %s%s; %s", miss.kernel, miss.key or "(none)", miss.arch or "(unknown)",
+                 miss.reason, why, self._instead(miss))  # fmt: skip
         elif number == _LOGGED + 1:
             warn("further misses are counted but not logged; coverage_report() lists them all, and so does "
                  "`registry misses` if this job has a record path")  # fmt: skip
@@ -72,8 +82,15 @@ class MissLog:
         """Every miss once, in order of occurrence."""
         return tuple(self._misses.copy().values())
 
+    def is_tuned(self, arch: str, kernel: str, key: str) -> bool:
+        """Whether a key was missed and left to Triton."""
+        miss = self._misses.get((arch, kernel, key))
+        return miss is not None and miss.source == "timed"
+
     def _instead(self, miss: Miss) -> str:
         instead = _INSTEAD[miss.source]
+        if miss.nearest:
+            return f"{instead} {miss.nearest}"
         if miss.source == "min_cost" and self._policy.block_sizes_of(miss.kernel):
             instead += " (no candidate has the policy's block_sizes)"
         return instead

@@ -13,7 +13,8 @@ def provenance() -> dict[str, str | int]:
 
     Returns:
         `tuning_registry.version`, `.triton`, `.mode` (`none` without a policy), `.choice_digest`, `.keys` (keys with a
-        choice), `.hits` (keys that a table decided), `.misses`, and if tables were loaded `.table_file`,
+        choice), `.hits` (keys that an entry of a table decided), `.misses`, `.nearest` (those of the misses that the
+        recorded keys around them decided), and if tables were loaded `.table_file`,
         `.table_digest` and `.selection_digest`. A process with devices of several architectures has several tables;
         their values are joined by a comma, in the order of architectures.
     """
@@ -27,6 +28,7 @@ def provenance() -> dict[str, str | int]:
             "keys": len(choices),
             "hits": sum(choice.source == "table" for choice in choices),
             "misses": len(session.misses.all()),
+            "nearest": sum(miss.source == "nearest" for miss in session.misses.all()),
         }
         tables = session.tables.loaded()
         for place, name in enumerate(("table_file", "table_digest", "selection_digest"), 1):

@@ -21,7 +21,8 @@ from tuning_registry.runtime.summary import log_end
 from tuning_registry.runtime.triton import coverage, watch
 from tuning_registry.runtime.triton.adapter import Adapter, current_target
 from tuning_registry.runtime.triton.coverage import Coverage, CoverageReport
-from tuning_registry.runtime.triton.keys import Call, is_interpreted
+from tuning_registry.runtime.triton.keys import Call, is_interpreted, source_hash
+from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
 
 if TYPE_CHECKING:
     from tuning_registry.runtime.recording.recorder import Recorder
@@ -46,6 +47,7 @@ class Session:
         self.tables = TableSource(policy)
         self.misses = MissLog(policy, lambda arch: describe_table(self.tables.table(arch)))
         self._pinning = Pinning(self)
+        self._functions: WeakIdentityMap[str] = WeakIdentityMap()  # hashes of their sources, by autotuner
         self.was_verified = False  # whether the script has called an agreement check
         self._process = os.getpid()
         self._is_closed = False
@@ -113,14 +115,14 @@ class Session:
         kernel = tuning.kernel
         if not self.policy.in_scope(kernel):
             return
-        if self.pins and not self.policy.is_invariant(kernel):
+        if self.pins and not self.policy.is_invariant(kernel) and not self._is_tuned(tuning):
             doubt = coverage.NOT_PINNED
         if doubt:
             self._reach_timed(tuning)
             self.coverage.gap(kernel, tuning.key or "", doubt)
 
     def tuned(self, tuning: watch.Tuning) -> None:
-        """Note Triton's choice, and record it in mode `record`."""
+        """Note Triton's choice, and record it in mode `record`, or in mode `pinned` with `on_miss="tune"`."""
         kernel, key = tuning.kernel, tuning.key
         if not self.policy.in_scope(kernel):
             self.coverage.reach(kernel, coverage.OUT_OF_SCOPE, len(tuning.autotuner.configs))
@@ -130,8 +132,10 @@ class Session:
         device = self.devices.current()
         if tuning.winner is not None:
             source = watch.TIMED if tuning.origin == watch.UNMEASURED else tuning.origin
-            self._note(device.arch, kernel, key, tuning.winner, source)
-        if self.policy.mode == "record" and key is not None:
+            self._note(tuning.autotuner, device.arch, kernel, key, tuning.winner, source,
+                       is_launching=watch.launch_of(tuning.autotuner))  # fmt: skip
+        records = self.policy.mode == "record" or (self.policy.mode == "pinned" and self.policy.on_miss == "tune")
+        if records and key is not None:
             recorder = self._recorder_for(tuning.autotuner, device)
             if recorder is not None:
                 self.warn_if_unknown(device.arch)
@@ -144,14 +148,31 @@ class Session:
             gaps += guarded("looking for uncovered autotuners", adapter.unseen) or []
         return CoverageReport(self.coverage.reached(), tuple(gaps), self.misses.all(), fault_counts())
 
-    def _note(self, arch: str, kernel: str, key: str | None, candidate: Any, source: str) -> None:
+    def _note(self, autotuner: Any, arch: str, kernel: str, key: str | None, candidate: Any, source: str,
+              nearest: str = "", is_launching: Callable[[], bool] | None = None) -> None:  # fmt: skip
         text = live_config_text(candidate)
         if key is not None and text is not None:
-            self.choices.add(Choice(arch, kernel, key, text, source, self.policy.is_invariant(kernel)))
+            invariant, function = self.policy.is_invariant(kernel), self._function(autotuner)
+            self.choices.add(Choice(arch, kernel, key, text, source, invariant, function, nearest), is_launching)
+
+    def _function(self, autotuner: Any) -> str:
+        """The hash of the source of a kernel's function; empty if there is no source."""
+        known = self._functions.get(autotuner)
+        if known is None:
+            known = guarded("reading the source of a kernel", source_hash, autotuner) or ""
+            self._functions.put(autotuner, known)
+        return known
+
+    def _is_tuned(self, tuning: watch.Tuning) -> bool:
+        """Whether the policy leaves a tuning to Triton, because the table does not have its key."""
+        return self.misses.is_tuned(self.devices.current().arch, tuning.kernel, tuning.key or "")
 
     def _reach_timed(self, tuning: watch.Tuning) -> None:
-        treatment = coverage.INVARIANT if self.policy.is_invariant(tuning.kernel) else coverage.TIMED
-        self.coverage.reach(tuning.kernel, treatment, len(tuning.autotuner.configs))
+        self.coverage.reach(tuning.kernel, self._timed(tuning.kernel), len(tuning.autotuner.configs))
+
+    def _timed(self, kernel: str) -> str:
+        """How a kernel that Triton tunes is treated."""
+        return coverage.INVARIANT if self.policy.is_invariant(kernel) else coverage.TIMED
 
     def note_decision(self, call: Call, arch: str, key: str | None, decision: Decision[Any]) -> bool:
         """Note what is about to be launched; whether it is a miss that is new."""
@@ -161,7 +182,7 @@ class Session:
             return False
         if recorder is not None:
             recorder.attend()
-        treatment = coverage.PINNED if decision.candidate is not None else coverage.INVARIANT
+        treatment = coverage.PINNED if decision.candidate is not None else self._timed(call.kernel)
         self.coverage.reach(call.kernel, treatment, count)
         return bool(decision.miss) and self.misses.note(_miss_of(call, arch, key, decision))
 
@@ -171,7 +192,7 @@ class Session:
         if is_news:
             self._record_miss(call.autotuner, _miss_of(call, arch, key, decision), candidate)
         if candidate is not None:
-            self._note(arch, call.kernel, key, candidate, decision.source)
+            self._note(call.autotuner, arch, call.kernel, key, candidate, decision.source, decision.nearest)
             recorder = self._recorder_for(call.autotuner, self.devices.current())
             if decision.source == "chaos" and key is not None and recorder is not None:
                 recorder.observe((arch, call.kernel, key), live_config_text(candidate), "chaos")
@@ -194,7 +215,7 @@ class Session:
         recorder = self._recorder_for(autotuner, self.devices.current())
         if recorder is not None and key:
             config = None if candidate is None else live_config_text(candidate)
-            recorder.miss((miss.arch, miss.kernel, key), config, miss.reason)
+            recorder.miss((miss.arch, miss.kernel, key), config, miss.reason, miss.nearest)
 
     def _recorder_for(self, autotuner: Any, device: Device) -> Recorder | None:
         """The recorder, if choices of this autotuner are recorded; it is told which device they were made on."""
@@ -216,4 +237,4 @@ class Session:
 
 
 def _miss_of(call: Call, arch: str, key: str | None, decision: Decision[Any]) -> Miss:
-    return Miss(arch, call.kernel, key or "", decision.miss, decision.source)
+    return Miss(arch, call.kernel, key or "", decision.miss, decision.source, decision.nearest)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Final
 
 from tuning_registry.locations import shown_url
 from tuning_registry.log import warn
 from tuning_registry.model.names import lookup_key
 from tuning_registry.runtime.choices import ChoiceLog
-from tuning_registry.runtime.job.announce import announce
+from tuning_registry.runtime.job.place import announce
 from tuning_registry.runtime.misses import MissLog
 from tuning_registry.runtime.pinning.tables import TableSource
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.triton.coverage import OUT_OF_SCOPE, counted
 from tuning_registry.wording import count_of, list_some
+
+_INSTEAD: Final = {"timed": "tuned", "error": "refused"}  # what decided misses, if it is called differently elsewhere
 
 
 def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
@@ -25,9 +28,13 @@ def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
     elif policy.mode == "off":
         warn("off: nothing is recorded, pinned or watched (mode off, or TUNING_REGISTRY_MODE=off)")
     elif policy.mode == "pinned":
-        announce("pinning from %s%s", tables, f"; recording misses to {place}" if place else "")
+        recorded = "misses and the votes on them" if policy.on_miss == "tune" else "misses"
+        announce("pinning from %s%s", tables, f"; recording {recorded} to {place}" if place else "")
     else:
         announce("Triton tunes as usual; nothing is recorded or pinned")
+    if policy.mode == "pinned" and policy.on_miss == "tune":
+        announce("on_miss is tune: each rank times the keys that the table does not have, so ranks and runs may choose "
+                 "differently")  # fmt: skip
     if policy.chaos:
         announce("chaos: ranks get different configs on purpose")
 
@@ -65,11 +72,14 @@ def log_end(
 
 def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
     """How many keys were pinned from which tables, and why the others were not."""
-    hits = {choice.entry for choice in choices.latest() if choice.source == "table"}
+    hits = {choice.place for choice in choices.latest() if choice.source == "table"}
     missed = misses.all()
     keys = hits | {(miss.arch, miss.kernel, lookup_key(miss.key)) for miss in missed}
     if not keys:
         return "nothing was pinned: every launch had a single candidate"
     used, keys_shown = tables.used(), count_of(len(keys), "key")
     line = f"pinned {len(hits)} of {keys_shown} from {used}" if used else f"pinned 0 of {keys_shown}: no table"
-    return f"{line}; misses: {counted(miss.reason for miss in missed)}" if missed else f"{line}; no misses"
+    if not missed:
+        return f"{line}; no misses"
+    instead = counted(_INSTEAD.get(miss.source, miss.source) for miss in missed)
+    return f"{line}; {count_of(len(missed), 'miss')} ({instead}): {counted(miss.reason for miss in missed)}"

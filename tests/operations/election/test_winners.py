@@ -21,8 +21,8 @@ from tuning_registry.db.url import IN_MEMORY, parse_url
 from tuning_registry.errors import SelectionError
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 
 A, B, C = config(B=1), config(B=2), config(B=3)

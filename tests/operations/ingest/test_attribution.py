@@ -11,8 +11,8 @@ from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, RecordingError, UsageError
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.runs import list_runs
 
 A, B = config(B=16), config(B=8)

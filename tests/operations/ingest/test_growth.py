@@ -16,8 +16,10 @@ from tuning_registry.db.url import parse_url
 from tuning_registry.errors import ConflictError
 from tuning_registry.model.records import TWO_SOURCES
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.reports.votes import find_winners
+from tuning_registry.operations.election.winners import find_winners
+from tuning_registry.operations.ingest import notices
 from tuning_registry.operations.runs import list_runs
+from tuning_registry.registry import Registry
 
 A, B, C = config(B=16), config(B=8), config(B=4)
 TIMES = [[A, [1.0, 0.9, 1.1]], [B, [2.0, 1.9, 2.1]], [C, None]]
@@ -227,6 +229,47 @@ def test_ranks_that_ran_different_code_are_named(store: Store, cli: Cli, tmp_pat
     report = take(store, tmp_path / "2.json", run=None)
     assert report.to_dict()["other_sources"] == {"job": ["pkg.k"]}
     assert "ranks of run 'job' ran different code: the source of pkg.k differs" in cli("ingest", tmp_path).stderr
+
+
+def test_queries_count_and_name_ranks_that_ran_different_code(store: Store, cli: Cli, tmp_path: Path) -> None:
+    """Rank 2 of four ran other code of pkg.k; pkg.even is split in two halves; of pkg.same there is one code."""
+    for rank in range(4):
+        votes = {
+            "sm90": {"pkg.k": {"M=1": A if rank else B}, "pkg.even": {"M=1": A}, "pkg.same": {"M=1": A if rank else B}}
+        }
+        sources = {"pkg.k": str(int(rank == 2)) * 64, "pkg.even": str(rank // 2) * 64, "pkg.same": "7" * 64}
+        write_recording(tmp_path / f"{rank}.json", version_2(votes, rank, rank=rank, run="job", sources=sources))
+    take(store, tmp_path, run=None)
+    shown = cli("disagreements")
+    assert "warning: ranks of one run ran different code under the name of 2 kernels" in shown.stderr
+    assert "pkg.k in run job: different code on ranks 0-1,3; ranks 2" in shown.stderr
+    assert "pkg.even in run job: different code on ranks 0-1; ranks 2-3" in shown.stderr
+    assert shown.stdout.count("[2 versions of its code]") == 1
+    rows = {row["kernel"]: row["sources"] for row in json.loads(cli("disagreements", "--format", "json").stdout)}
+    assert rows == {"pkg.k": 2, "pkg.same": 1}
+    assert "different code" not in cli("disagreements", "--kernel", "pkg.same").stderr
+    assert "different code" not in cli("disagreements", "--arch", "sm100").stderr
+    assert json.loads(cli("status", "--format", "json").stdout)["kernels_of_mixed_code"] == 2
+    ranks = {row["rank"]: row for row in json.loads(cli("ranks", "--format", "json").stdout)}
+    assert [ranks[rank]["other_code"] for rank in range(4)] == [1, 1, 2, 1]  # no code of pkg.even has a majority
+    assert "other code: the code of 2 kernels is not that of most ranks of the run" in cli("ranks").stdout
+    assert cli("ranks", "--kernel", "pkg.k", "--exit-code").exit_code == 1
+    same = json.loads(cli("ranks", "--kernel", "pkg.same", "--format", "json").stdout)
+    assert all("other code" not in row["outlier"] for row in same)
+
+
+def test_a_kernel_with_too_many_keys_is_reported_by_command_and_object(
+    store: Store, cli: Cli, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "MANY_KEYS", 3)
+    file = write_recording(
+        tmp_path / "0.json", version_1({"sm90": {"k": {f"M={m}": A for m in range(4)}, "few": {"M=1": A}}})
+    )
+    with Registry(database) as registry:
+        assert registry.ingest(file).many_keys == [("sm90", "k", 4)]
+        assert registry.ingest(file).many_keys == []  # nothing is new
+    more = write_recording(tmp_path / "1.json", version_1({"sm90": {"few": {"M=2": A}}}, rank=1))
+    assert "warning: k has 4 keys on sm90. If a value in the key differs in every step" in cli("ingest", more).stderr
 
 
 def test_configs_that_triton_cannot_tell_apart_are_reported(store: Store, cli: Cli, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, RecordingError, RegistryError, UsageError
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.reports.votes import find_disagreements, find_winners
+from tuning_registry.operations.election.tally import find_disagreements
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.operations.tables.export import export_table
 

@@ -15,9 +15,9 @@ from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestReport
 from tuning_registry.operations.reports.status import describe_status
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.runs import list_runs, withdraw_run
 
 REAL = sorted(H200.glob("rec.rank*.json"))

@@ -17,8 +17,8 @@ from tuning_registry.formats.recordings import parse_recording
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.records import Recording
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.sink import DatabaseSink, open_sink
-from tuning_registry.operations.reports.votes import find_winners
 from tuning_registry.operations.runs import list_runs
 
 

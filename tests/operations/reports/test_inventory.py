@@ -52,7 +52,7 @@ def test_kernels_at_a_glance(registry: Registry, cli: Cli) -> None:
     assert [k.ranks for k in registry.kernels(kernel="fwd", ranks=0)] == [2]
     missing = cli("kernels", "norm_fwd")
     assert (missing.exit_code, missing.stdout) == (0, "")
-    assert "similar kernels: pkg.norm.fwd" in cli("keys", "norm.fwd").stderr
+    assert "similar name: pkg.norm.fwd" in cli("keys", "norm.fwd").stderr
 
 
 def test_keys_at_a_glance(registry: Registry, cli: Cli) -> None:

@@ -139,3 +139,9 @@ def test_the_command_is_a_gate(cli: Cli, store: Store, tmp_path: Path) -> None:
     assert (status, said.partition(". ")[0]) == (1, "no recordings match")
     assert cli("misses").exit_code == 0
     assert cli("misses", "--kernel", "").exit_code == 2
+
+
+def test_a_miss_that_recording_cannot_mend_is_explained(cli: Cli, store: Store, tmp_path: Path) -> None:
+    record(store, tmp_path, "a", 0, missing(("M=2", "ambiguous config")))
+    assert "differ only in their pre_hook" in cli("misses").stderr
+    assert "pre_hook" not in cli("misses", "--kernel", "q.k").stderr

@@ -62,11 +62,31 @@ def test_everything_that_speaks_against_a_table_is_one_line(store: Store, tmp_pa
     ]
 
 
+@pytest.mark.parametrize("log", [True, False])
+def test_votes_of_other_versions_do_not_matter_to_a_table(store: Store, tmp_path: Path, log: bool) -> None:
+    def record(run: str, chosen: Json, triton: str, package: str) -> None:
+        document = version_1({"sm90": {"p.k": {"M=1": chosen}}}, run=run, triton=triton, packages={"p": package})
+        ingest(store, [write_recording(tmp_path / f"{run}.rank0.json", document)])
+
+    record("old", A, "3.6.0", "1.0")
+    old = exported(store, log=log)
+    record("new", B, "3.7.0", "1.0")
+    new = exported(store, Selection(arch="sm90", triton="3.7.0"), log=log)
+    record("newer", A, "3.7.0", "2.0")
+    exported(store, Selection(arch="sm90", triton="3.7.0", packages={"p": "2.0"}), log=log)  # the entries of `old`
+    for made in (old, new):
+        found = checked(store, made, triton=made.provenance["triton"], p="1.0")
+        assert found.problems == []
+        assert found.compared is not None
+        assert f"triton {made.provenance['triton']}" in found.compared.compared_with()
+
+
 def test_votes_that_give_no_table_are_a_problem_of_their_own(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path / "1", [A]), run="one", triton="3.6.0")
     good = exported(store, log=False)
     take(store, *write_ranks(tmp_path / "2", [A]), run="two", triton="3.7.0")
-    (problem,) = checked(store, good).problems
+    unstated = TunedTable("sm90", good.kernels, {**good.provenance, "triton": ""})
+    (problem,) = checked(store, unstated).problems
     assert problem.startswith("votes: the votes come from several Triton versions")
     bare = checked(store, table({"k": {"M=1": A}}))
     assert bare.notes == [
@@ -143,8 +163,11 @@ def test_check_compares_the_header_with_the_votes(store: Store, tmp_path: Path, 
     for log in (False, True):
         table = exported(store, log=log)
         assert verdict(store, table).problems == []
-        (problem,) = verdict(store, edited(table, **changes)).problems
+        *edits, problem = verdict(store, edited(table, **changes)).problems
         assert problem.startswith(said)
+        assert [edit.partition(",")[0][:42] for edit in edits] == (
+            ["edited: its bans and evidence give the sele"[:42]] if "our_overrides" in changes else []
+        )
 
 
 def test_check_compares_the_header_with_the_log(store: Store, tmp_path: Path) -> None:

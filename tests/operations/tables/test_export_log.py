@@ -14,8 +14,9 @@ import pytest
 from tests.conftest import H200, Cli, config, run_registry, version_1, write_ranks, write_recording
 from tests.helpers import take
 from tuning_registry.db.store import Store
+from tuning_registry.formats.loader import load
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.reports.votes import find_winners
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import list_exports, remember_export
 
@@ -34,6 +35,7 @@ def test_a_digest_leads_back_to_the_votes(store: Store, tmp_path: Path) -> None:
     newest, first = list_exports(store)
     assert (newest.exported_by, first.exported_by) == ("bob", "ada")
     assert (first.digest, first.arch, first.policy, first.runs) == (digest, "sm90", "fastest", ("july",))
+    assert first.selection_digest == first.to_dict()["selection_digest"] == digest  # no bans
     assert first.filters == {"run": ["july"], "triton": "3.6.0", "min_votes": 2, "generalize": 5.0}
     assert (first.entries, first.recordings, first.output) == (made.entries, 8, "tables/sm90.json")
     assert first.exported_at == "2026-11-30T12:00:00.000000+00:00"
@@ -50,13 +52,42 @@ def test_each_export_to_a_file_is_remembered(cli: Cli, tmp_path: Path) -> None:
     assert cli("export", "--arch", "sm90", "-o", file).exit_code == 0
     assert cli("export", "--arch", "sm90").exit_code == 0  # to stdout: nobody can load that by its digest
     (row,) = json.loads(cli("exports", "--format", "json").stdout)
-    assert row["digest"] == json.loads(file.read_text())["tuning_registry"]["digest"]
+    assert row["digest"] == json.loads(file.read_text())["tuning_registry"]["selection_digest"]
     assert (row["output"], row["filters"], row["runs"]) == (str(file), {}, ["july"])
     assert re.fullmatch(r"\S+@\S+", row["exported_by"])
     assert "1 export" in cli("exports", "--digest", row["digest"][:8]).stderr
     nothing = cli("exports", "--digest", "ffff")
     assert (nothing.exit_code, "0 exports" in nothing.stderr) == (0, True)
     assert cli("exports", "--digest", "").exit_code == 2
+
+
+def test_a_selection_digest_in_a_training_log_leads_back_too(cli: Cli, tmp_path: Path) -> None:
+    """A ban changes what is pinned, and not the entries that are left."""
+    assert cli("ingest", *write_ranks(tmp_path, [A, A]), "--run", "r").exit_code == 0
+    file = tmp_path / "sm90.json"
+    ban = (
+        "ban",
+        "--arch",
+        "sm90",
+        "--kernel",
+        "k",
+        "--key",
+        "*",
+        "--config",
+        "num_warps=8",
+        "--reason",
+        "r",
+        "--force",
+    )
+    for words in (("export", "--arch", "sm90", "-o", file), ban, ("export", "--arch", "sm90", "-o", file)):
+        assert cli(*words).exit_code == 0
+    table = load("sm90", file)
+    newer, older = json.loads(cli("exports", "--format", "json").stdout)
+    assert newer["digest"] == older["digest"] == older["selection_digest"] == table.digest
+    assert newer["selection_digest"] == table.selection_digest != table.digest
+    found = json.loads(cli("exports", "--digest", table.selection_digest[:12], "--format", "json").stdout)
+    assert [row["selection_digest"] for row in found] == [table.selection_digest]
+    assert table.selection_digest[:16] in cli("exports").stdout
 
 
 def test_whoever_may_only_read_exports_all_the_same(tmp_path: Path) -> None:

@@ -226,3 +226,52 @@ def test_a_ban_of_a_config_that_no_candidate_can_have_is_ignored(tmp_path: Path)
     pin(tmp_path, impossible)
     launch(kernel := autotuner())
     assert launched(kernel) == [32]
+
+
+@pytest.mark.parametrize("spelling", ["M=16|torch.float32|torch.bfloat16", "?=16|torch.float32|torch.bfloat16"])
+@pytest.mark.parametrize("road", ["cheapest", "entry", "sizes", "chaos", "invariant", "single"])
+def test_a_ban_in_another_tools_spelling_of_the_key_holds_too(tmp_path: Path, spelling: str, road: str) -> None:
+    """Megatron lists dtypes in the order of the call; Triton's cache files have no names."""
+    in_order = spelling if spelling.startswith("M=") else "?=16|torch.bfloat16|torch.float32"
+    fields: dict[str, dict[str, Any]] = {
+        "sizes": {"block_sizes": {"BLOCK_M": 32}}, "chaos": {"chaos": True}, "invariant": {"config_invariant": [NAME]},
+    }  # fmt: skip
+    kernels = {NAME: {in_order: stored(small())}} if road == "entry" else {}
+    pin(tmp_path, ban(small(), in_order), kernels=kernels, **fields.get(road, {}))
+    kernel = autotuner([small()] if road == "single" else None)
+    call = {"y": Tensor("torch.float32"), "x": Tensor("torch.bfloat16"), "M": 16}  # not in signature order
+    if road == "single":
+        with pytest.raises(LaunchError, match="bans every candidate"):
+            kernel[(1,)](**call)
+        return
+    for _ in range(2):
+        kernel[(1,)](**call)
+    assert 32 not in launched(kernel)
+
+
+class Marked(Config):
+    """As a backend's: it passes a launch field that no table has."""
+
+    def all_kwargs(self) -> Any:
+        return {**super().all_kwargs(), "multibuffer": True}
+
+
+@pytest.mark.parametrize(
+    "banned", [{"num_warps": 8}, {"kwargs": {"BLOCK_M": 1}}, {"kwargs": {"BLOCK_M": True}, "num_warps": 8}]
+)
+@pytest.mark.parametrize("fault", [False, True])
+@pytest.mark.parametrize(
+    "odd", [Config({"BLOCK_M": 1, "T": object()}, num_warps=8), Marked({"BLOCK_M": 1}, num_warps=8)]
+)
+def test_a_class_of_configs_includes_candidates_that_no_table_can_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, banned: Any, fault: bool, odd: Any
+) -> None:
+    override = {"action": "ban", "kernel": NAME, "key": "*", "config": banned, "reason": "r"}
+    pin(tmp_path, override)
+    if fault:
+        monkeypatch.setattr("tuning_registry.runtime.pinning.launches.decide", lambda *args, **kwargs: 1 / 0)
+    kernel = autotuner([odd, three()[1]])  # the odd one is the cheaper one
+    launch(kernel)
+    assert launched(kernel) == [64]
+    with pytest.raises(LaunchError, match="bans every candidate"):
+        launch(autotuner([odd, odd]))

@@ -50,7 +50,7 @@ class IngestPlan:
         grows: Recordings that the database has in an earlier state, by id.
         supersedes: Ids of recordings that no longer count, because new ones take their place.
         refused: Why files were left out.
-        withdrawn: Number of recordings left out because their run is withdrawn.
+        withdrawn: Number of recordings left out because they, or their run, are withdrawn.
         already: Number of recordings that the database holds completely.
         same_content: Number of copies that count, by the name of the other run.
     """

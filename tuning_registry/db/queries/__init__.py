@@ -1,4 +1,4 @@
-"""Every SELECT, in a module named after the table that it is about. Nothing is executed here: see `db.reading`."""
+"""Every SELECT, in a module named after the table that it is about; `selected` has the filters. Nothing is executed here: see `db.reading`."""
 
 from tuning_registry.db.queries import (
     contents,
@@ -8,6 +8,8 @@ from tuning_registry.db.queries import (
     observations,
     overrides,
     recordings,
+    selected,
+    sources,
     tables,
     timings,
     votes,
@@ -21,6 +23,8 @@ __all__ = [
     "observations",
     "overrides",
     "recordings",
+    "selected",
+    "sources",
     "tables",
     "timings",
     "votes",

@@ -7,37 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tuning_registry.db.queries.selected import entries_chosen
 from tuning_registry.db.schema import configs, entries, observations, timings, votes
-from tuning_registry.model.globs import is_glob, kernel_regex
 from tuning_registry.model.selection import Selection
-
-
-def entries_chosen(selection: Selection) -> sa.Select[Any] | None:
-    """Which entries have this architecture, kernel and key? None if the selection names none of them."""
-    query = sa.select(entries.c.id)
-    if selection.arch is not None:
-        query = query.where(entries.c.arch == selection.arch)
-    if selection.kernel is not None:
-        query = query.where(_kernel_is(selection.kernel))
-    if selection.lookup_keys:
-        query = query.where(entries.c.lookup_key.in_(selection.lookup_keys))
-    is_narrow = selection.arch is not None or selection.kernel is not None or selection.lookup_keys
-    return query if is_narrow else None
-
-
-def _kernel_is(kernel: str) -> sa.ColumnElement[bool]:
-    """Exact comparison; a bare name also matches the function of that name in any module, and a pattern matches either.
-
-    Not LIKE: kernel names are full of `_`, its wildcard, and SQLite's LIKE ignores case.
-    """
-    exact = entries.c.kernel == kernel
-    if is_glob(kernel):
-        return exact | entries.c.kernel.regexp_match(kernel_regex(kernel))
-    if "." in kernel:
-        return exact
-    suffix = "." + kernel
-    start = sa.func.length(entries.c.kernel) - len(suffix) + 1
-    return exact | (sa.func.substr(entries.c.kernel, start) == suffix) & (start > 0)
 
 
 def shapes(selection: Selection) -> sa.Select[Any]:

@@ -7,17 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db.schema import entries, environment_modules, environments
-from tuning_registry.model.selection import MISSING, Selection
-
-
-def group_columns(owner: sa.FromClause) -> list[sa.ColumnElement[str]]:
-    """The version group, for a statement that joins `environments` and `owner`."""
-    return [
-        environments.c.triton.label("triton"),
-        sa.func.coalesce(owner.c.package, "").label("package"),
-        sa.func.coalesce(owner.c.version, "").label("version"),
-    ]
+from tuning_registry.db.schema import environment_modules, environments
 
 
 def version_groups() -> sa.Select[Any]:
@@ -34,30 +24,6 @@ def version_groups() -> sa.Select[Any]:
 def packages() -> sa.Select[Any]:
     """Which distributions own the module of a kernel, according to any recording?"""
     return sa.select(environment_modules.c.package).distinct().order_by(environment_modules.c.package)
-
-
-def modules_of(package: str) -> sa.Select[Any]:
-    """Which top-level modules does a distribution own, according to any recording?"""
-    return sa.select(environment_modules.c.module).where(environment_modules.c.package == package)
-
-
-def of_packages(selection: Selection) -> list[sa.ColumnElement[bool]]:
-    """Conditions that keep, of the kernels that a package owns, only votes recorded with its version.
-
-    They leave other kernels alone. For a statement that joins `entries` and `environment_modules`.
-    """
-    owner = environment_modules
-    return [
-        entries.c.module.not_in(modules_of(name))
-        | (sa.func.coalesce(owner.c.package, name).in_([name, ""]))
-        & (sa.func.coalesce(owner.c.version, "") == version_asked(version))
-        for name, version in selection.packages.items()
-    ]
-
-
-def version_asked(asked: str) -> str:
-    """The stored form of a version filter."""
-    return "" if asked == MISSING else asked
 
 
 def modules_known(environment_ids: Iterable[int]) -> sa.Select[Any]:

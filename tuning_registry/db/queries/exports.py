@@ -10,8 +10,10 @@ from tuning_registry.db.schema import exports
 
 
 def made(digest: str | None, arch: str | None) -> sa.Select[Any]:
-    """Which tables were exported, newest first? Filters by the beginning of the digest, and by architecture."""
+    """Which tables were exported, newest first? Filters by the beginning of either digest, and by architecture."""
     query = sa.select(exports).order_by(exports.c.id.desc())
     if digest is not None:
-        query = query.where(sa.func.substr(exports.c.table_digest, 1, len(digest)) == digest)
+        begins = (sa.func.substr(column, 1, len(digest)) == digest for column in
+                  (exports.c.table_digest, exports.c.selection_digest))  # fmt: skip
+        query = query.where(sa.or_(*begins))
     return query if arch is None else query.where(exports.c.arch == arch)

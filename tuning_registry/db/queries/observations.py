@@ -6,8 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db.queries.entries import entries_chosen
-from tuning_registry.db.queries.recordings import counting_recordings
+from tuning_registry.db.queries.selected import counting_recordings, entries_chosen
 from tuning_registry.db.schema import entries, observations, recordings, votes
 from tuning_registry.model.records import MISS_REASON
 from tuning_registry.model.selection import Selection

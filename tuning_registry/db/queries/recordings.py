@@ -7,45 +7,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db.queries.environments import version_asked
+from tuning_registry.db.queries.selected import counting_recordings
 from tuning_registry.db.schema import (
     CURRENT,
+    NO_RANK,
     environments,
     hardware,
-    kernel_sources,
     recorded_runs,
     recording_archs,
     recordings,
 )
 from tuning_registry.model.selection import Selection
-
-
-def counting_recordings(selection: Selection) -> sa.Select[Any]:
-    """Which recordings count for this selection: the current ones of runs that are not withdrawn.
-
-    Columns: id, environment_id.
-    """
-    query = (
-        sa.select(recordings.c.id, recordings.c.environment_id)
-        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
-        .where(recordings.c.superseded_at == CURRENT, recorded_runs.c.withdrawn_at.is_(None))
-    )
-    if selection.runs:
-        query = query.where(recorded_runs.c.name.in_(selection.runs))
-    if selection.ranks:
-        query = query.where(recordings.c.rank.in_(selection.ranks))
-    if selection.source is not None:
-        query = query.where(recordings.c.source == selection.source)
-    if selection.triton is not None:
-        query = query.join(environments, environments.c.id == recordings.c.environment_id).where(
-            environments.c.triton == version_asked(selection.triton)
-        )
-    return query
-
-
-def environments_that_count(selection: Selection) -> sa.Select[Any]:
-    """Which environments do the counting recordings come from?"""
-    return sa.select(counting_recordings(selection).subquery().c.environment_id).distinct()
 
 
 def whose_recordings(selection: Selection) -> sa.Select[Any]:
@@ -122,7 +94,7 @@ def _current() -> sa.Select[Any]:
         sa.select(
             recordings.c.id,
             recorded_runs.c.name.label("run"),
-            recorded_runs.c.withdrawn_at,
+            sa.func.coalesce(recorded_runs.c.withdrawn_at, recordings.c.withdrawn_at).label("withdrawn_at"),
             recordings.c.rank,
             recordings.c.world_size,
             recordings.c.votes_digest,
@@ -141,7 +113,7 @@ def _current() -> sa.Select[Any]:
 
 
 def same_content(kind: str, digests: Iterable[str]) -> sa.Select[Any]:
-    """Which current recordings hold this content, including those of withdrawn runs, which may be restored?
+    """Which current recordings hold this content, including withdrawn ones, which may be restored?
 
     Columns: digest, rank, run, is_named.
     """
@@ -167,6 +139,15 @@ def runs_by_name(names: Iterable[str]) -> sa.Select[Any]:
     return sa.select(recorded_runs).where(recorded_runs.c.name.in_(list(names)))
 
 
+def ranks_of(run_name: str) -> sa.Select[Any]:
+    """Which current recording does each rank of a run have, and is it withdrawn? Columns: id, rank, withdrawn_at."""
+    return (
+        sa.select(recordings.c.id, recordings.c.rank, recordings.c.withdrawn_at)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .where(recorded_runs.c.name == run_name, recordings.c.rank != NO_RANK, recordings.c.superseded_at == CURRENT)
+    )
+
+
 def of_all_runs() -> sa.Select[Any]:
     """Which runs exist, and what do their current recordings state? One row per recording, newest first."""
     return (
@@ -175,6 +156,7 @@ def of_all_runs() -> sa.Select[Any]:
             recorded_runs.c.withdrawn_at,
             recordings.c.id,
             recordings.c.rank,
+            recordings.c.withdrawn_at.label("rank_withdrawn_at"),
             recordings.c.world_size,
             recordings.c.host,
             recordings.c.device_name,
@@ -186,17 +168,4 @@ def of_all_runs() -> sa.Select[Any]:
         .join(recordings, (recordings.c.run_id == recorded_runs.c.id) & (recordings.c.superseded_at == CURRENT))
         .join(environments, environments.c.id == recordings.c.environment_id)
         .order_by(recordings.c.ingested_at.desc(), recordings.c.id.desc())
-    )
-
-
-def kernels_of_several_sources(run_names: Iterable[str]) -> sa.Select[Any]:
-    """Which kernels did ranks of one of these runs record from functions of different source? Columns: run, kernel."""
-    return (
-        sa.select(recorded_runs.c.name.label("run"), kernel_sources.c.kernel)
-        .join(recordings, recordings.c.run_id == recorded_runs.c.id)
-        .join(kernel_sources, kernel_sources.c.source_set_id == recordings.c.source_set_id)
-        .where(recorded_runs.c.name.in_(list(run_names)), recordings.c.superseded_at == CURRENT)
-        .group_by(recorded_runs.c.name, kernel_sources.c.kernel)
-        .having(sa.func.min(kernel_sources.c.source) != sa.func.max(kernel_sources.c.source))
-        .order_by(recorded_runs.c.name, kernel_sources.c.kernel)
     )

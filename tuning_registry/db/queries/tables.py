@@ -16,11 +16,15 @@ def ids_by_digest(table: sa.Table, digests: Iterable[str]) -> sa.Select[Any]:
 
 
 def counting_rows(table: sa.Table) -> sa.Select[int]:
-    """How many rows does a table have from recordings that count: not superseded, and not of a withdrawn run?"""
+    """How many rows does a table have from recordings that count: not superseded and not withdrawn?"""
     left_out = (
         sa.select(recordings.c.id)
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
-        .where((recordings.c.superseded_at != CURRENT) | recorded_runs.c.withdrawn_at.is_not(None))
+        .where(
+            (recordings.c.superseded_at != CURRENT)
+            | recordings.c.withdrawn_at.is_not(None)
+            | recorded_runs.c.withdrawn_at.is_not(None)
+        )
     )
     return row_count(table).where(table.c.recording_id.not_in(left_out))
 

@@ -21,6 +21,12 @@ def of_entries(entry_ids: Collection[int], config_ids: Collection[int] | None = 
     return query
 
 
+def every_median_on(entry_id: int) -> sa.Select[Any]:
+    """What median in ms did each recording measure for each config of this entry? Null if the config failed."""
+    columns = (timings.c.config_id, timings.c.recording_id, timings.c.median_ms)
+    return sa.select(*columns).where(timings.c.entry_id == entry_id)
+
+
 def medians_on(entry_id: int) -> sa.Select[Any]:
     """What median in ms did each recording measure for each config of this entry that worked? In order of config."""
     return (

@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from tuning_registry.db.queries.entries import entries_chosen
-from tuning_registry.db.queries.environments import group_columns, of_packages
-from tuning_registry.db.queries.recordings import counting_recordings
+from tuning_registry.db.queries.selected import counting_recordings, entries_chosen, of_packages
 from tuning_registry.db.schema import (
     candidate_sets,
     configs,
@@ -69,7 +67,7 @@ def _per_config(selection: Selection, environment_ids: list[int]) -> sa.Subquery
     """How many votes does each config of each entry have in each version group?"""
     counted = tally(selection, environment_ids)
     owner = environment_modules
-    group = group_columns(owner)
+    group = _group_columns(owner)
     query = (
         sa.select(
             entries.c.arch,
@@ -87,6 +85,15 @@ def _per_config(selection: Selection, environment_ids: list[int]) -> sa.Subquery
     return query.subquery("per_config")
 
 
+def _group_columns(owner: sa.FromClause) -> list[sa.ColumnElement[str]]:
+    """The version group, for a statement that joins `environments` and `owner`."""
+    return [
+        environments.c.triton.label("triton"),
+        sa.func.coalesce(owner.c.package, "").label("package"),
+        sa.func.coalesce(owner.c.version, "").label("version"),
+    ]
+
+
 def _with_owner(counted: sa.Subquery, owner: sa.Table) -> sa.Join:
     """A tally joined with entries, environments, and the distribution that owned each kernel there."""
     return (
@@ -99,7 +106,8 @@ def _with_owner(counted: sa.Subquery, owner: sa.Table) -> sa.Join:
 def tally(selection: Selection, environment_ids: list[int]) -> sa.Subquery:
     """How many votes does each config of each entry have in each environment? The only pass over all votes."""
     columns = (votes.c.entry_id, votes.c.config_id)
-    return _by_environment(votes, columns, [sa.func.count().label("n")], selection, environment_ids).subquery("tally")
+    measures = [sa.func.count().label("n")]
+    return _counted_by_environment(votes, columns, measures, selection, environment_ids).subquery("tally")
 
 
 def candidate_set_tally(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
@@ -109,10 +117,10 @@ def candidate_set_tally(selection: Selection, environment_ids: list[int]) -> sa.
     """
     columns = (candidate_sets.c.entry_id, candidate_sets.c.fingerprint)
     measures = [sa.func.count().label("n"), sa.func.max(candidate_sets.c.recording_id).label("newest")]
-    return _by_environment(candidate_sets, columns, measures, selection, environment_ids)
+    return _counted_by_environment(candidate_sets, columns, measures, selection, environment_ids)
 
 
-def _by_environment(
+def _counted_by_environment(
     table: sa.Table,
     columns: tuple[sa.ColumnElement[Any], ...],
     measures: list[sa.Label[int]],

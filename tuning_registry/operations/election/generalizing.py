@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tuning_registry.model.names import ANY_KEY, bare_name
 from tuning_registry.operations.election.tally import PINNED, EntryVotes, Winner
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
-from tuning_registry.rules.evidence import Generalized, generalize, median_of_medians
+from tuning_registry.rules.evidence import Generalized, generalize
 from tuning_registry.rules.overrides import Overrides
 
 Kernels = dict[str, dict[str, str]]  # {kernel: {key: canonical text}}
@@ -72,14 +72,14 @@ def generalize_entries(
     return table, Saving(percent=percent, kernels=count, saved=saved, worst_percent=worst)
 
 
-def _medians(members: Sequence[Winner], votes: VotesByShape) -> dict[str, dict[str, float]]:
+def _medians(members: Sequence[Winner], votes: VotesByShape) -> dict[str, Mapping[str, float]]:
     """The median of medians of every config, for each key that is not pinned and whose own config was timed."""
     found = {}
     for entry in members:
         if entry.decided_by != PINNED:
-            times = votes.timings_by_config(entry.shape)
-            if entry.config in times:
-                found[entry.key] = {config: median_of_medians(by_rank) for config, by_rank in times.items()}
+            medians = votes.medians(entry.shape)
+            if entry.config in medians:
+                found[entry.key] = medians
     return found
 
 
@@ -114,9 +114,9 @@ def _shortened(
 
 def _slowdown_percent(config: str, entry: EntryVotes, votes: VotesByShape) -> float:
     """The cost of `*` for a key outside the table, against the config it would have had; 0 if either was not timed."""
-    times = votes.timings_by_config(entry.shape)
+    medians = votes.medians(entry.shape)
     own = entry.choices[0].config
-    if own not in times or config not in times:
+    if own not in medians or config not in medians:
         return 0.0
-    best, mine = median_of_medians(times[own]), median_of_medians(times[config])
+    best, mine = medians[own], medians[config]
     return max(0.0, 100 * (mine / best - 1)) if 0 < best < math.inf else 0.0

@@ -11,6 +11,7 @@ from tuning_registry.model.names import ANY_KEY
 from tuning_registry.operations.election.tally import PINNED, ConfigVotes, EntryVotes, Winner
 from tuning_registry.rules.evidence import ByConfig, Policy, median_of_medians, worst_slowdowns
 from tuning_registry.rules.overrides import Overrides
+from tuning_registry.wording import count_of
 
 
 def why_elected(entry: Winner, overrides: Overrides, policy: str, times: ByConfig) -> str:
@@ -31,7 +32,7 @@ def why_elected(entry: Winner, overrides: Overrides, policy: str, times: ByConfi
         choice.config: overrides.ban_of(entry.arch, entry.kernel, entry.key, choice.config) for choice in entry.choices
     }
     skipped = [
-        f"#{ban.id} bans {printable(short_config(choice.config))} ({choice.count} of {entry.votes} votes)"
+        f"#{ban.id} bans {printable(short_config(choice.config))} ({choice.count} of {count_of(entry.votes, 'vote')})"
         for choice in entry.choices[1:]
         if (ban := bans[choice.config]) is not None and choice.count >= winner.count
     ]
@@ -74,7 +75,7 @@ def what_bans_leave(entry: EntryVotes, overrides: Overrides, times: ByConfig, wi
         return Left(f"launches fall to a wider entry of the table: {printable(short_config(wider))}", is_nothing=False)
     others = [config for config in times if config not in banned]
     if others:
-        left = "1 other recorded config" if len(others) == 1 else f"{len(others)} other recorded configs"
+        left = count_of(len(others), "other recorded config")
         return Left(f"launches fall to the runtime's fallback, to which bans leave {left}", is_nothing=False)
     text = "bans leave none of its recorded configs, so launches fail if the kernel has no other candidate"
     return Left(text, is_nothing=True)
@@ -96,7 +97,7 @@ def _by_votes(entry: Winner, allowed: Sequence[ConfigVotes]) -> str:
     if winner.count == entry.votes:
         return "the only vote" if entry.votes == 1 else f"all {entry.votes} votes"
     word = "majority" if 2 * winner.count > entry.votes else "most votes"
-    return f"{word}: {winner.count} of {entry.votes} votes"
+    return f"{word}: {winner.count} of {count_of(entry.votes, 'vote')}"
 
 
 def _by_time(entry: Winner, times: ByConfig) -> str:
@@ -109,4 +110,6 @@ def _by_time(entry: Winner, times: ByConfig) -> str:
 
 
 def _support(entry: Winner) -> str:
-    return f"{entry.choices[0].count} of {entry.votes} votes are for it" if entry.votes else "nobody voted"
+    count = entry.choices[0].count
+    verb = "is" if count == 1 else "are"
+    return f"{count} of {count_of(entry.votes, 'vote')} {verb} for it" if entry.votes else "nobody voted"

@@ -8,18 +8,22 @@ from typing import Any, Final
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Row
+from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.results import Result
-from tuning_registry.model.selection import MISSING
+from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, shape_of
+from tuning_registry.operations.mixed_code import Sources
 from tuning_registry.rules.evidence import Policy
-from tuning_registry.wording import list_some
+from tuning_registry.wording import count_of, list_some
 
-PINNED: Final = "pin"  # in `Winner.decided_by`, next to the policies
+# In `Winner.decided_by`, next to the policies.
+PINNED: Final = "pin"
+TIE_BY_TIME: Final = "majority, tie by time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,8 @@ class EntryVotes(Result):
         votes: Votes on the entry.
         config_count: Number of configs that have votes.
         is_tie: Whether the winner has no more votes than the next config and was decided by its text.
+        sources: Number of different sources of the kernel's function that the recordings of its votes state; 0 if they
+            state none or were not read. If there are several, the votes compare different code.
     """
 
     arch: str
@@ -82,6 +88,7 @@ class EntryVotes(Result):
     votes: int = 0
     config_count: int = 0
     is_tie: bool = False
+    sources: int = 0
 
     @property
     def shape(self) -> Shape:
@@ -104,11 +111,20 @@ class EntryVotes(Result):
     def to_dict(self) -> dict[str, Any]:
         """The entry as JSON holds it, with every config."""
         choices = [choice.to_dict() for choice in self.choices]
-        return {**self.head(), "choices": choices, "total_votes": self.votes, "tie": self.is_tie, **self.versions()}
+        return {
+            **self.head(),
+            "choices": choices,
+            "total_votes": self.votes,
+            "tie": self.is_tie,
+            "sources": self.sources,
+            **self.versions(),
+        }
 
     def __str__(self) -> str:
         """One readable line."""
-        shown = ", ".join(f"{choice.count} votes for {short_config(choice.config)}" for choice in self.choices)
+        shown = ", ".join(
+            f"{count_of(choice.count, 'vote')} for {short_config(choice.config)}" for choice in self.choices
+        )
         return printable(f"{self.arch} {self.kernel} {self.key}: {shown or 'no votes'}")
 
 
@@ -117,7 +133,7 @@ class Winner(EntryVotes):
     """An entry with the config that it gets: the first of its choices.
 
     Attributes:
-        decided_by: The policy, or `pin`.
+        decided_by: The policy; `majority, tie by time`; or `pin`.
         banned: Number of chosen configs that a ban keeps from being elected.
         stale: Number of recordings that chose from other candidates than the newest one (`VotesByShape.stale`).
     """
@@ -151,8 +167,23 @@ class Winner(EntryVotes):
 
     def __str__(self) -> str:
         """One readable line."""
-        support = f"{self.choices[0].count} of {self.votes} votes"
+        support = f"{self.choices[0].count} of {count_of(self.votes, 'vote')}"
         return printable(f"{self.arch} {self.kernel} {self.key}: {short_config(self.config)} ({support})")
+
+
+def find_disagreements(store: Store, selection: Selection) -> tuple[list[EntryVotes], int]:
+    """Entries for which ranks of one version group chose more than one config, with the ranks behind each.
+
+    A rank that never ran a key does not vote on it, so its absence is not a disagreement.
+
+    Returns:
+        The entries, and the number of all entries that have votes.
+
+    Raises:
+        SelectionError, DatabaseError: As for `winners.find_winners`.
+    """
+    with store.reading() as reading:
+        return split_entries(VotesByShape(reading, selection))
 
 
 def split_entries(votes: VotesByShape) -> tuple[list[EntryVotes], int]:
@@ -163,7 +194,8 @@ def split_entries(votes: VotesByShape) -> tuple[list[EntryVotes], int]:
     if not split:
         return [], total
     voters = Voters(votes, {shape_of(row) for row in split})
-    return [with_voters(entry, voters) for entry in entries_of(split)], total
+    sources = Sources(votes.reading, votes.selection)
+    return [_with_sources(with_voters(entry, voters), sources) for entry in entries_of(split)], total
 
 
 def entries_of(rows: Iterable[Row]) -> list[EntryVotes]:
@@ -187,6 +219,12 @@ def with_voters(entry: EntryVotes, voters: Voters) -> EntryVotes:
         for choice in entry.choices
     )
     return replace(entry, choices=tuple(choices))
+
+
+def _with_sources(entry: EntryVotes, sources: Sources) -> EntryVotes:
+    """An entry with the number of sources behind its votes."""
+    recordings = (recording for choice in entry.choices for recording in choice.recordings)
+    return replace(entry, sources=sources.count(entry.kernel, recordings))
 
 
 def check_packages(votes: VotesByShape) -> None:

@@ -23,10 +23,10 @@ def refuse_mixed(entries: Sequence[EntryVotes]) -> None:
     """
     voted = [entry for entry in entries if entry.votes]
     _refuse_several("Triton", "--triton VERSION", _count(voted, lambda _: "", lambda entry: entry.triton))
+    packages = {entry.kernel.partition(".")[0]: entry.package for entry in voted if entry.package}
+    by_package = _count(voted, lambda entry: entry.kernel.partition(".")[0], lambda entry: entry.version)
     _refuse_several(
-        "package",
-        "--package NAME=VERSION",
-        _count(voted, lambda entry: entry.kernel.partition(".")[0], lambda entry: f"{entry.package} {entry.version}"),
+        "package", "--package NAME=VERSION", {packages.get(top, top): counted for top, counted in by_package.items()}
     )
 
 
@@ -45,11 +45,11 @@ def _refuse_several(what: str, flag: str, versions: dict[str, Counter[str]]) -> 
     if mixed:
         lists = []
         for name, counted in mixed.items():
-            shown = ", ".join(f"{version} ({count_of(n, 'vote')})" for version, n in sorted(counted.items()))
-            lists.append(f"{name}: {shown}" if name else shown)
+            shown = list_some([f"{version} ({count_of(n, 'vote')})" for version, n in sorted(counted.items())], shown=3)
+            lists.append(f"{name} {shown}".lstrip())
         raise SelectionError(
-            f"the votes come from several {what} versions: {list_some(lists, '; ')}. Nothing was written. Choose one with "
-            f"registry export {flag} (none: not stated), --run or --source"
+            f"the votes come from several {what} versions: {list_some(lists, '; ', shown=1)}. Nothing was written. Choose "
+            f"one with {flag}, --run or --source"
         )
 
 

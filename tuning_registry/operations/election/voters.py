@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import in_chunks
-from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape
+from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, by_environment
 
 
 class Voters:
@@ -29,7 +29,7 @@ class Voters:
         for part in in_chunks(votes.entry_ids(shapes)):
             for entry, config, text in reading.bulk(queries.votes.who_voted(part)):
                 ids = array("q", map(int, text.split(",")))
-                for environment, these in _by_environment(ids, environments).items():
+                for environment, these in by_environment(ids, list(map(environments.get, ids))).items():
                     shape = votes.shape_in(entry, environment)
                     self._chosen.setdefault((*shape, config), array("q")).extend(these)
 
@@ -44,16 +44,3 @@ class Voters:
             run, rank = self._whose[recording]
             runs.setdefault(run, []).append(rank)
         return runs
-
-
-def _by_environment(ids: array[int], environments: Mapping[int, int]) -> dict[int, array[int]]:
-    """The recordings that count, by environment. Usually all are from one."""
-    of_each = list(map(environments.get, ids))
-    kinds = set(of_each)
-    if len(kinds) == 1:
-        return {environment: ids for environment in kinds if environment is not None}
-    return {
-        environment: array("q", [r for r, other in zip(ids, of_each, strict=True) if other == environment])
-        for environment in kinds
-        if environment is not None
-    }

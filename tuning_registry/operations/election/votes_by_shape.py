@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
+from tuning_registry.rules.evidence import median_over_ranks
 
+T = TypeVar("T")
 # Arch, kernel, lookup key, and the version group: Triton, package, its version. The spellings of an entry have one
 # shape in every version group, and votes of two shapes never mix.
 Shape = tuple[str, str, str, str, str, str]
@@ -21,6 +23,17 @@ Measured = dict[int, dict[int, Times | None]]
 def shape_of(row: Row) -> Shape:
     """The shape of a row of `queries.votes.choices`."""
     return (row["arch"], row["kernel"], row["lookup_key"], row["triton"], row["package"], row["version"])
+
+
+def by_environment(items: Sequence[T], environments: Sequence[int | None]) -> dict[int, Sequence[T]]:
+    """Items by the environment of each, without those whose recording does not count. Usually all are from one."""
+    found = set(environments)
+    if len(found) == 1:
+        return {one: items for one in found if one is not None}
+    return {
+        one: [item for item, its in zip(items, environments, strict=True) if its == one]
+        for one in found if one is not None
+    }  # fmt: skip
 
 
 class VotesByShape:
@@ -35,16 +48,18 @@ class VotesByShape:
         self.reading = reading
         self.selection = selection
         self._texts: dict[int, str] = {}  # configs whose texts were asked for
+        self._medians: dict[Shape, Mapping[str, float]] = {}
+        self._recordings: dict[frozenset[int], set[int]] = {}  # by environments
 
     @cached_property
     def environments(self) -> dict[int, int]:
         """The environment of each recording that counts."""
-        return dict(self.reading.bulk(queries.recordings.counting_recordings(self.selection)))
+        return dict(self.reading.bulk(queries.selected.counting_recordings(self.selection)))
 
     @cached_property
     def environment_ids(self) -> list[int]:
         """The environments of the recordings that count."""
-        return self.reading.scalars(queries.recordings.environments_that_count(self.selection))
+        return self.reading.scalars(queries.selected.environments_that_count(self.selection))
 
     @cached_property
     def choices(self) -> list[Row]:
@@ -118,6 +133,29 @@ class VotesByShape:
         measured = self.timings(shape)
         texts = self.config_texts(list(measured))
         return {texts[config]: by_rank for config, by_rank in measured.items()}
+
+    def medians(self, shape: Shape) -> Mapping[str, float]:
+        """The median over ranks of each config's median in ms, by canonical text; infinite if it failed on most.
+
+        As `rules.evidence.median_of_medians` of `timings_by_config`, in half of the time.
+        """
+        if shape not in self._medians:
+            by_config: dict[int, list[float | None]] = {}
+            for entry in self.spellings.get(shape[:3], []):
+                counts = self._counting_in(frozenset(one for one in self.environment_ids
+                                                     if self.shape_in(entry, one) == shape))  # fmt: skip
+                for config, recording, median in self.reading.bulk(queries.timings.every_median_on(entry)):
+                    if recording in counts:
+                        by_config.setdefault(config, []).append(median)
+            texts = self.config_texts(list(by_config))
+            self._medians[shape] = {texts[config]: median_over_ranks(medians) for config, medians in by_config.items()}
+        return self._medians[shape]
+
+    def _counting_in(self, environments: frozenset[int]) -> set[int]:
+        """The recordings that count and were made in one of these environments."""
+        if environments not in self._recordings:
+            self._recordings[environments] = {one for one, made in self.environments.items() if made in environments}
+        return self._recordings[environments]
 
     def config_texts(self, config_ids: Sequence[int]) -> dict[int, str]:
         """Canonical texts by config id; includes those that were asked for before."""

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, fields, replace
 
+from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
+from tuning_registry.db.store import Store
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.election.tally import PINNED, ConfigVotes, EntryVotes, Winner, entries_of, winners_of
+from tuning_registry.operations.election.tally import (
+    PINNED,
+    TIE_BY_TIME,
+    ConfigVotes,
+    EntryVotes,
+    Winner,
+    check_packages,
+    entries_of,
+    winners_of,
+)
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
-from tuning_registry.operations.overrides import read_overrides
-from tuning_registry.rules.evidence import Policy, elect
-from tuning_registry.rules.overrides import Overrides
+from tuning_registry.rules.evidence import Policy, Ties, elect, fastest, fastest_of_tie
+from tuning_registry.rules.overrides import Overrides, in_force
 
 _ENTRY_FIELDS = [field.name for field in fields(EntryVotes)]
 
@@ -41,8 +51,29 @@ class Election:
         return [*self.entries, *self.left_out]
 
 
+def find_winners(store: Store, selection: Selection, policy: str = Policy.MAJORITY) -> list[Winner]:
+    """The config that each entry gets, per version group, sorted by arch, kernel and key.
+
+    Bans and pins apply (`rules.overrides`).
+
+    Raises:
+        SelectionError: A package filter names a distribution that owns no recorded kernel.
+        DatabaseError: The database cannot be read.
+    """
+    with store.reading() as reading:
+        election = elect_entries(reading, selection, policy)
+        check_packages(election.votes)
+        stale = election.votes.stale
+    return [replace(entry, stale=stale[entry.shape]) if entry.shape in stale else entry for entry in election.entries]
+
+
 def elect_entries(
-    reading: Reading, selection: Selection, policy: str = Policy.MAJORITY, *, every_choice: bool = False
+    reading: Reading,
+    selection: Selection,
+    policy: str = Policy.MAJORITY,
+    ties: str = Ties.TEXT,
+    *,
+    every_choice: bool = False,
 ) -> Election:
     """The config of every entry of a selection.
 
@@ -53,19 +84,21 @@ def elect_entries(
         reading: The transaction.
         selection: Which votes count.
         policy: Who decides.
+        ties: Who decides between configs with equally many votes.
         every_choice: Read every choice in any case.
     """
-    policy = Policy(policy)
+    policy, ties = Policy(policy), Ties(ties)
     votes = VotesByShape(reading, selection)
-    overrides = read_overrides(reading, selection.arch, selection.kernel)
-    if policy is Policy.MAJORITY and not overrides and not every_choice:
+    history = in_force(reading.rows(queries.overrides.history()))
+    overrides = Overrides(one for one in history if selection.covers(one.arch, one.kernel))
+    if policy is Policy.MAJORITY and ties is Ties.TEXT and not overrides and not every_choice:
         winners = winners_of(votes.winners())
         return Election(entries=winners, left_out=[], undecided=0, overrides=overrides, votes=votes)
     elected: list[Winner] = []
     left_out: list[EntryVotes] = []
     undecided = 0
     for entry in entries_of(votes.choices):
-        winner, was_decided = _elect_one(entry, overrides, policy, votes)
+        winner, was_decided = _elect_one(entry, overrides, policy, ties, votes)
         undecided += not was_decided
         if winner is None:
             left_out.append(entry)
@@ -76,7 +109,7 @@ def elect_entries(
 
 
 def _elect_one(
-    entry: EntryVotes, overrides: Overrides, policy: Policy, votes: VotesByShape
+    entry: EntryVotes, overrides: Overrides, policy: Policy, ties: Ties, votes: VotesByShape
 ) -> tuple[Winner | None, bool]:
     """The entry with its elected config, None if every config is banned; and whether the policy could decide."""
     banned = overrides.banned(entry.arch, entry.kernel, entry.key)
@@ -84,13 +117,29 @@ def _elect_one(
     pin = overrides.pin(entry.arch, entry.kernel, entry.key)
     if pin is not None:
         return _with_winner(entry, pin.config, allowed, PINNED), True
-    timed = None if policy is Policy.MAJORITY else elect(policy, votes.timings_by_config(entry.shape), banned)
+    timed = _by_time(policy, entry, votes, banned)
     was_decided = policy is Policy.MAJORITY or timed is not None
     if timed is not None:
         return _with_winner(entry, timed, allowed, policy), was_decided
-    if allowed:
-        return _with_winner(entry, allowed[0].config, allowed, Policy.MAJORITY), was_decided
-    return None, was_decided
+    if not allowed:
+        return None, was_decided
+    first = _tie_by_time(entry, allowed, votes) if ties is Ties.FASTEST else None
+    if first is not None:
+        return _with_winner(entry, first, allowed, TIE_BY_TIME), was_decided
+    return _with_winner(entry, allowed[0].config, allowed, Policy.MAJORITY), was_decided
+
+
+def _tie_by_time(entry: EntryVotes, allowed: Sequence[ConfigVotes], votes: VotesByShape) -> str | None:
+    """The fastest of several configs with most votes; None if one has more than the others, or the timings do not say."""
+    level = [choice.config for choice in allowed if choice.count == allowed[0].count]
+    return fastest_of_tie(level, votes.medians(entry.shape)) if len(level) > 1 else None
+
+
+def _by_time(policy: Policy, entry: EntryVotes, votes: VotesByShape, banned: Container[str]) -> str | None:
+    """The config that a policy elects by the timings; None if they do not say, or the votes decide."""
+    if policy is Policy.FASTEST:
+        return fastest(votes.medians(entry.shape), banned)
+    return elect(policy, votes.timings_by_config(entry.shape), banned) if policy is Policy.MINIMAX else None
 
 
 def _with_winner(entry: EntryVotes, config: str, allowed: Sequence[ConfigVotes], by: str) -> Winner:

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from tuning_registry.errors import ConflictError, FormatError
 from tuning_registry.formats.recordings import rank_in_name, read_recording
-from tuning_registry.model.canonical import check_text
-from tuning_registry.model.names import MAX_RUN_BYTES
+from tuning_registry.model.names import MAX_RUN_BYTES, check_text
 from tuning_registry.model.records import Header, Recording
 from tuning_registry.operations.ingest.options import IngestOptions
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tuning_registry.db import queries
 from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.ingestion.plan import IngestPlan
 from tuning_registry.db.ingestion.rows import write_plan
@@ -21,10 +20,10 @@ from tuning_registry.model.names import is_known_arch
 from tuning_registry.model.records import Recording
 from tuning_registry.model.results import Result
 from tuning_registry.operations.ingest.attribution import Attribution
+from tuning_registry.operations.ingest.notices import find_many_keys, find_other_sources, find_spellings
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.placement import plan_ingest
 from tuning_registry.operations.ingest.sources import Paths, Source, count_unnamed_timings, find_files, sources_of
-from tuning_registry.rules.spellings import alike
 from tuning_registry.wording import count_of
 
 __all__ = ["IngestOptions", "IngestReport", "add_to_batch", "ingest", "ingest_in_memory", "write_batch"]
@@ -41,7 +40,7 @@ class IngestReport(Result):
         completed: Recordings that were, and got votes, observations or timings that they lacked.
         already: Recordings that were, with everything that was read.
         replaced: Old recordings that are now superseded.
-        withdrawn: Recordings of withdrawn runs, left unchanged.
+        withdrawn: Recordings of withdrawn runs and ranks, left unchanged.
         votes: Votes inserted.
         timings: Timings of candidates inserted.
         observations: Observations inserted.
@@ -52,6 +51,8 @@ class IngestReport(Result):
         strange_archs: Architectures with an unknown spelling, stored as given.
         same_content: How many recordings hold the same votes or timings as another run, by that run's name.
         other_sources: Kernels that ranks of one run recorded from functions of different source, by run.
+        many_keys: Architecture, name and number of keys of the kernels with more than `MANY_KEYS` of them, if there are
+            new entries.
         spellings: Groups of configs that ranks chose for one entry and that Triton cannot tell apart.
         created: Whether the ingest created the registry in an empty database.
         skipped: Why recordings were left out.
@@ -72,6 +73,7 @@ class IngestReport(Result):
     strange_archs: Sequence[str] = ()
     same_content: Mapping[str, int] = field(default_factory=dict)
     other_sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    many_keys: Sequence[tuple[str, str, int]] = ()
     spellings: Sequence[Sequence[str]] = ()
     created: bool = False
     skipped: Sequence[RegistryError] = ()
@@ -84,6 +86,7 @@ class IngestReport(Result):
             "strange_archs": list(self.strange_archs),
             "same_content": dict(self.same_content),
             "other_sources": {run: list(kernels) for run, kernels in self.other_sources.items()},
+            "many_keys": [list(found) for found in self.many_keys],
             "spellings": [list(texts) for texts in self.spellings],
             "skipped": [str(error) for error in self.skipped],
         }
@@ -100,7 +103,7 @@ class IngestReport(Result):
             "already ingested": self.already,
             "completed": self.completed,
             "superseded": self.replaced,
-            "of a withdrawn run (not changed; registry runs restore makes it count again)": self.withdrawn,
+            "withdrawn (not changed; to count them again, use registry runs restore)": self.withdrawn,
             "skipped": len(self.skipped),
         }
         return ", ".join([*parts, *(f"{count:,} {what}" for what, count in others.items() if count)])
@@ -139,8 +142,9 @@ def ingest(
         report,
         timings_beside=count_unnamed_timings(files),
         unowned_caches=unowned,
-        other_sources=_other_sources(store, batch),
-        spellings=_spellings(batch),
+        other_sources=find_other_sources(store, batch),
+        many_keys=find_many_keys(store) if report.new_entries else [],
+        spellings=find_spellings(batch),
         skipped=[*errors, *report.skipped],
     )
 
@@ -232,27 +236,6 @@ def write_batch(store: Store, batch: Batch, options: IngestOptions) -> IngestRep
         new_entries = write_plan(transaction, batch, plan, now)
         created = transaction.created
     return _report(batch, plan, new_entries=new_entries, created=created)
-
-
-def _other_sources(store: Store, batch: Batch) -> dict[str, list[str]]:
-    """Kernels whose sources differ between ranks of a run, by run: these ranks ran different things."""
-    runs = sorted({record.identity[0] for record in batch.pending if record.header.sources})
-    if not runs:
-        return {}
-    found: dict[str, list[str]] = {}
-    with store.reading() as reading:
-        for row in reading.chunked(queries.recordings.kernels_of_several_sources, runs):
-            found.setdefault(row["run"], []).append(row["kernel"])
-    return found
-
-
-def _spellings(batch: Batch) -> list[tuple[str, ...]]:
-    """Groups of configs that some entry of the batch got votes for and that Triton cannot tell apart."""
-    chosen: dict[int, set[str]] = {}
-    for entry, config in batch.votes:
-        chosen.setdefault(entry, set()).add(batch.configs[config])
-    groups = {group for texts in chosen.values() if len(texts) > 1 for group in alike(texts)}
-    return sorted(groups)
 
 
 def _report(batch: Batch, plan: IngestPlan, *, new_entries: int, created: bool) -> IngestReport:

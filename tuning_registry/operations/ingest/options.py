@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tuning_registry.errors import FormatError, UsageError
-from tuning_registry.model.canonical import check_text
-from tuning_registry.model.names import MAX_RUN_BYTES
+from tuning_registry.model.names import MAX_RUN_BYTES, check_text
 from tuning_registry.model.records import Header
 
 

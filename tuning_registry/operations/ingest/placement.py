@@ -80,7 +80,7 @@ class _Planner:
         identity = record.identity
         if identity in self._refused_recordings:
             raise ConflictError(f"{_at(record)}the recording that it belongs to was skipped")
-        if identity[0] in self._withdrawn_runs:
+        if self._is_withdrawn(identity):
             self._withdrawn.add(identity)
             return
         state = self._processes.state_of(position)
@@ -100,6 +100,13 @@ class _Planner:
         if is_first:
             self._targets[identity] = target
             self._supersedes += self._superseded_by(record, target)
+
+    def _is_withdrawn(self, identity: Identity) -> bool:
+        """Whether a run or rank is withdrawn; `replace` supersedes a rank's recording, and the new one counts."""
+        old = self._current.get(identity)
+        return identity[0] in self._withdrawn_runs or (
+            old is not None and old["withdrawn_at"] is not None and not self._replace
+        )
 
     def _take_state(self, record: Pending, state: State) -> None:
         """Complete the recording in the database with a later state of it, or leave an earlier one out."""
@@ -154,12 +161,10 @@ class _Planner:
             )
         if self._replace:
             return _Target(record, position)
-        what = (
-            f"other {' and '.join(differing)}" if differing else "the same content but other versions or another source"
-        )
+        what = f"other {' and '.join(differing)}" if differing else "other versions or another source"
         raise ConflictError(
             f"{_at(record)}{_whose(record)} is already in the database with {what}; use --replace to supersede it, or "
-            "--as-run NAME to record this one as a different job"
+            "--as-run NAME for another job"
         )
 
     def _superseded_by(self, record: Pending, target: _Target) -> list[int]:

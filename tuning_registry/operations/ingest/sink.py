@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tuning_registry.db import queries
 from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.store import Store
-from tuning_registry.db.url import parse_url
+from tuning_registry.db.url import parse_url, shown_url
+from tuning_registry.errors import ForbiddenError
 from tuning_registry.model.records import Recording
 from tuning_registry.operations.ingest.attribution import Attribution
 from tuning_registry.operations.ingest.ingest import IngestOptions, add_to_batch, write_batch
@@ -35,14 +37,30 @@ class DatabaseSink:
             BusyError: Another process held the lock.
             UnreachableError: The server does not respond.
             ConflictError: The database holds other content of this run and rank.
+            ForbiddenError: The user may only add rows, and the recording has grown since it was inserted.
             DatabaseError: The database cannot be written.
         """
         if self._store.revision() is None:
             raise self._store.absent()
         batch, options = Batch(), IngestOptions(replace=replace)
         add_to_batch(batch, recording, Attribution(options))
-        report = write_batch(self._store, batch, options)
+        try:
+            report = write_batch(self._store, batch, options)
+        except ForbiddenError as error:
+            if self._holds(recording):
+                raise ForbiddenError(
+                    f"{shown_url(self._store.url)}: the database holds an earlier state of this recording, and its user may "
+                    "add recordings but not complete one"
+                ) from error
+            raise
         return bool(report.new or report.completed or report.replaced)
+
+    def _holds(self, recording: Recording) -> bool:
+        """Whether the database has a recording of the same process."""
+        if recording.header.id is None:
+            return False
+        with self._store.reading() as reading:
+            return bool(reading.rows(queries.recordings.current_of_processes([recording.header.id])))
 
 
 def open_sink(url: str, wait_s: float | None = None) -> DatabaseSink:

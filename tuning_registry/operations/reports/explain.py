@@ -25,6 +25,7 @@ from tuning_registry.operations.reports.explained import (
     ExplainedEntry,
     Explanation,
 )
+from tuning_registry.operations.reports.unseen import predict_launches
 from tuning_registry.rules.evidence import ByConfig, Policy, median_of_medians
 from tuning_registry.rules.near_keys import NearKey, matching_keys, nearest_keys
 from tuning_registry.rules.overrides import Override
@@ -77,6 +78,7 @@ def _explain(reading: Reading, selection: Selection, key: str | None, policy: st
         elsewhere=[] if found else _other_archs(reading, selection),
         nearest=[] if is_decided else _nearest(every, str(key)),
         any_key=None if is_decided else explainer.any_key(),
+        predicted=() if is_decided else tuple(predict_launches(election, str(key))),
     )
 
 

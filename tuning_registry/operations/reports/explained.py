@@ -11,6 +11,7 @@ from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.operations.election.tally import EntryVotes
+from tuning_registry.operations.reports.unseen import PredictedLaunch
 from tuning_registry.rules.near_keys import NearKey
 from tuning_registry.rules.overrides import Override
 
@@ -145,6 +146,7 @@ class Explanation(Result):
         elsewhere: Other architectures on which the kernel is recorded.
         nearest: Recorded keys that differ least, if the key has no votes.
         any_key: The `*` entry that would serve the key, if there is one.
+        predicted: What jobs launch for a key without a config, for each kernel without a `*` entry.
     """
 
     entries: list[ExplainedEntry]
@@ -153,6 +155,7 @@ class Explanation(Result):
     elsewhere: list[str]
     nearest: list[NearKey]
     any_key: ExplainedEntry | None
+    predicted: tuple[PredictedLaunch, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as JSON holds it."""
@@ -161,8 +164,9 @@ class Explanation(Result):
             "similar_kernels": self.similar,
             "recorded_on": self.elsewhere,
             "nearest_keys": [near.key for near in self.nearest],
+            "predicted_launches": [one.to_dict() for one in self.predicted],
         }
 
     def __str__(self) -> str:
-        """One line per entry."""
-        return "\n".join(map(str, self.entries)) or "never recorded"
+        """One line per entry and prediction."""
+        return "\n".join(map(str, (*self.entries, *self.predicted))) or "never recorded"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from tuning_registry.db import queries
 from tuning_registry.db.store import Store
@@ -14,8 +14,6 @@ from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import EntryVotes, check_packages, entries_of
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.wording import count_of
-
-MANY_KEYS: Final = 10_000  # keys of one kernel; more of them are rarely keys that a table can serve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -113,17 +111,6 @@ def list_kernels(store: Store, selection: Selection) -> list[RecordedKernel]:
         )
         for place, number in entries.items()
     ]
-
-
-def kernels_with_many_keys(store: Store) -> list[tuple[str, str, int]]:
-    """Architecture, name and number of keys of every kernel that has more than `MANY_KEYS`.
-
-    Raises:
-        DatabaseError: The database cannot be read.
-    """
-    with store.reading() as reading:
-        rows = reading.rows(queries.entries.with_many_keys(MANY_KEYS))
-    return [(row["arch"], row["kernel"], int(row["number"])) for row in rows]
 
 
 def list_keys(store: Store, selection: Selection) -> list[RecordedKey]:

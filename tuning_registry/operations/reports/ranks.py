@@ -18,13 +18,15 @@ from tuning_registry.errors import printable
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import check_packages
-from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, shape_of
+from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, by_environment, shape_of
+from tuning_registry.operations.mixed_code import MixedCode, find_mixed_code
 from tuning_registry.rules.outliers import Spread, spread_of
 from tuning_registry.wording import count_of
 
 SLOW: Final = "slow"
 FAST: Final = "fast"
 DISSENTS: Final = "dissents"
+OTHER_CODE: Final = "other code"
 LEAST_RATIO: Final = 0.05  # of the median ratio: ranks closer to the fleet are never outliers
 LEAST_SHARE: Final = 0.10  # of a rank's votes
 _first = itemgetter(0)
@@ -43,7 +45,8 @@ class Rank(Result):
         timings: Number of (entry, config) pairs behind `time_ratio`.
         time_ratio: The median of its times over the fleet's median of the same (entry, config). 1.2 means 20 %
             slower than the fleet. None if it shares no timing with another rank.
-        outlier: Why it is an outlier: `slow`, `fast`, `dissents`.
+        other_code: Number of kernels that it recorded from other code than most ranks of its run.
+        outlier: Why it is an outlier: `slow`, `fast`, `dissents`, `other code`.
         reasons: The same in words, with the figures.
     """
 
@@ -55,6 +58,7 @@ class Rank(Result):
     dissenting: int
     timings: int
     time_ratio: float | None
+    other_code: int = 0
     outlier: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
@@ -79,6 +83,7 @@ class Rank(Result):
             "dissenting_votes": self.dissenting,
             "timings": self.timings,
             "slowdown_percent": rounded(self.slowdown_percent),
+            "other_code": self.other_code,
             "outlier": list(self.outlier),
             "reasons": list(self.reasons),
         }
@@ -123,6 +128,7 @@ class _Count:
 
     votes: int = 0
     dissenting: int = 0
+    other_code: int = 0
     ratios: array[float] = field(default_factory=lambda: array("d"))
 
 
@@ -131,7 +137,7 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
 
     A rank is an outlier if its time ratio is more than 3 scaled MADs, and at least 5 %, from the median ratio; or if its
     share of dissenting votes is more than 3 scaled MADs, and at least 10 points, above the median share
-    (`outliers.spread_of` cites the rule). Winners are decided by votes alone, without pins and bans. Timings
+    (`outliers.spread_of` cites the rule); or if it ran a kernel from other code than most ranks of its run. Winners are decided by votes alone, without pins and bans. Timings
     that only one rank has are left out. Votes and timings are read one entry at a time.
 
     The `ranks` of the selection choose which ranks are returned. They are still compared with all others.
@@ -151,9 +157,19 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
             _count_votes(votes, entry_ids, winners, counts)
             _add_ratios(votes, entry_ids, wanted, counts)
         facts = reading.rows(queries.recordings.facts(selection))
+        mixed = find_mixed_code(reading, selection)
+    _count_other_code(mixed, facts, counts)
     ranks = [_rank(row, counts[row["id"]]) for row in facts]
     fleet = _judge([rank for rank in ranks if rank.votes or rank.timings])
     return replace(fleet, ranks=[rank for rank in fleet.ranks if rank.rank in asked]) if asked else fleet
+
+
+def _count_other_code(mixed: Iterable[MixedCode], facts: Iterable[Row], counts: Mapping[int, _Count]) -> None:
+    """For each recording, the kernels whose code most ranks of its run do not have."""
+    by_place = {(row["run"], row["rank"]): counts[row["id"]] for row in facts}
+    for kernel in mixed:
+        for rank in kernel.minority:
+            by_place[kernel.run, rank].other_code += 1
 
 
 def _count_votes(
@@ -183,7 +199,9 @@ def _add_ratios(
     for entry in entry_ids:
         groups: dict[int, Shape] = {}
         for config, rows in itertools.groupby(votes.reading.bulk(queries.timings.medians_on(entry)), _first):
-            for environment, times in _by_environment(rows, votes.environments):
+            medians = [(recording, median) for _, recording, median in rows]
+            whose = [votes.environments.get(recording) for recording, _ in medians]
+            for environment, times in by_environment(medians, whose).items():
                 if environment not in groups:
                     groups[environment] = votes.shape_in(entry, environment)
                 shape = groups[environment]
@@ -196,17 +214,6 @@ def _add_ratios(
                 counts[recording].ratios.append(median / middle)
 
 
-def _by_environment(
-    rows: Iterable[tuple[int, int, float]], environments: Mapping[int, int]
-) -> Iterable[tuple[int, list[tuple[int, float]]]]:
-    """`(recording, median)` of the recordings that count, by environment. Usually all are from one."""
-    times = [(recording, median) for _, recording, median in rows if recording in environments]
-    found = {environments[recording] for recording, _ in times}
-    if len(found) == 1:
-        return [(found.pop(), times)]
-    return [(one, [pair for pair in times if environments[pair[0]] == one]) for one in sorted(found)]
-
-
 def _rank(row: Row, count: _Count) -> Rank:
     return Rank(
         run=row["run"],
@@ -217,6 +224,7 @@ def _rank(row: Row, count: _Count) -> Rank:
         dissenting=count.dissenting,
         timings=len(count.ratios),
         time_ratio=statistics.median(count.ratios) if count.ratios else None,
+        other_code=count.other_code,
     )
 
 
@@ -234,6 +242,8 @@ def _outliers_first(rank: Rank) -> tuple[bool, float, str, int]:
 def _judged(rank: Rank, time_ratio: Spread | None, dissent: Spread | None) -> Rank:
     """The rank with the reasons for which it is an outlier."""
     found = {**_time_reason(rank.time_ratio, time_ratio), **_dissent_reason(rank.dissent, dissent)}
+    if rank.other_code:
+        found[OTHER_CODE] = f"the code of {count_of(rank.other_code, 'kernel')} is not that of most ranks of the run"
     return replace(rank, outlier=tuple(found), reasons=tuple(found.values())) if found else rank
 
 

@@ -12,22 +12,25 @@ from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import MISSING, Selection
+from tuning_registry.operations.mixed_code import find_mixed_code
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.rules.similar_names import similar_names
 from tuning_registry.wording import list_some
 
 
 def what_there_is(store: Store, kernel: str | None = None) -> str:
-    """One line for a query that matched nothing: the recorded values of the filters, and kernels with a similar name."""
+    """One line for a query that matched nothing: kernels with a similar name, or the recorded values of the filters."""
     with store.reading() as reading:
         archs = sorted({row["arch"] for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
         facts = reading.rows(queries.recordings.facts(Selection()))
         similar = _similar_kernels(reading, archs, kernel) if kernel else []
+    if similar:
+        return f"kernels with a similar name: {list_some(similar, shown=2)}"
     parts = {
         "archs": archs,
         "triton": sorted({row["triton"] or MISSING for row in facts}),
         "runs": list(dict.fromkeys(row["run"] for row in reversed(facts))),
-    } | ({"similar kernels": similar} if similar else {})
+    }
     there = "; ".join(f"{name}: {list_some(found)}" for name, found in parts.items())
     withdrawn = sum(run.withdrawn_at is not None for run in list_runs(store))
     return there + (f" ({withdrawn:,} withdrawn)" if withdrawn else "")
@@ -52,6 +55,7 @@ def describe_status(store: Store) -> dict[str, Any]:
             table.name: reading.scalars(queries.tables.counting_rows(table))[0] for table in (timings, observations)
         }
         status["engine"] = reading.engine_name()
+        mixed = find_mixed_code(reading, Selection())
     runs = list_runs(store)
     counting = [run for run in runs if not run.withdrawn_at]
     status |= {
@@ -63,6 +67,7 @@ def describe_status(store: Store) -> dict[str, Any]:
         "configs": counts["configs"],
         "votes": sum(run.votes for run in counting),
         **current,
+        "kernels_of_mixed_code": len(mixed),
     }
     for name in ("archs", "triton", "packages", "devices"):
         status[name] = sorted({value for run in counting for value in getattr(run, name)})

@@ -10,7 +10,6 @@ from tuning_registry.model.names import lookup_key
 from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.operations.election.winners import Election
-from tuning_registry.rules.evidence import median_of_medians
 from tuning_registry.rules.table_diff import EntryChange
 
 
@@ -57,10 +56,10 @@ def _slower_percent(change: EntryChange, entry: EntryVotes, votes: VotesByShape)
     """By how much a change of config slows an entry down; None if not both configs were timed."""
     if change.old is None or change.new is None:
         return None
-    times = votes.timings_by_config(entry.shape)
-    if change.old not in times or change.new not in times:
+    medians = votes.medians(entry.shape)
+    if change.old not in medians or change.new not in medians:
         return None
-    before, after = median_of_medians(times[change.old]), median_of_medians(times[change.new])
+    before, after = medians[change.old], medians[change.new]
     if math.isinf(before):
         return None
     return 100 * (after / before - 1) if before > 0 else 0.0

@@ -18,7 +18,7 @@ from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.reasons import what_bans_leave, why_left_out
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.operations.election.winners import elect_entries
-from tuning_registry.operations.overrides import read_overrides
+from tuning_registry.operations.overrides import list_overrides
 from tuning_registry.operations.tables.differences import TableComparison, compare_with_votes, stated_digest
 from tuning_registry.operations.tables.header_checks import check_header
 from tuning_registry.wording import count_of
@@ -107,14 +107,21 @@ def _digest_findings(table: TunedTable) -> tuple[list[str], list[str]]:
     if stated is None:
         return [], ["the table states no digest, so edits cannot be detected"]
     if stated == table.digest:
-        return [], []
+        return _selection_findings(table), []
     return [f"edited: its entries have the digest {table.digest[:16]}, but it states {printable(stated[:16])}"], []
 
 
+def _selection_findings(table: TunedTable) -> list[str]:
+    """Problems: bans or evidence that were edited."""
+    stated = stated_digest(table, "selection_digest") or table.digest
+    if stated == table.selection_digest:
+        return []
+    found = table.selection_digest[:16]
+    return [f"edited: its bans and evidence give the selection digest {found}, but it states {printable(stated[:16])}"]
+
+
 def _expired(store: Store, table: TunedTable, today: str) -> list[str]:
-    with store.reading() as reading:
-        overrides = read_overrides(reading, table.arch)
-    return [f"expired: {one}" for one in overrides.in_force if one.has_expired(today)]
+    return [f"expired: {one}" for one in list_overrides(store) if one.arch == table.arch and one.has_expired(today)]
 
 
 def _stale(store: Store, table: TunedTable, selection: Selection) -> list[str]:

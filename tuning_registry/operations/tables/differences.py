@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from tuning_registry.db import queries
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, TableError, printable
-from tuning_registry.formats.table import EXTRA, TunedTable, read_table
+from tuning_registry.formats.table import TunedTable, read_table
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.winners import elect_entries
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.operations.tables.change_evidence import with_evidence
 from tuning_registry.operations.tables.export import ExportOptions, export_table
-from tuning_registry.operations.tables.export_log import list_exports
+from tuning_registry.operations.tables.export_log import exports_of
 from tuning_registry.operations.tables.exported import Export
-from tuning_registry.rules.evidence import Policy
-from tuning_registry.rules.table_diff import EntryChange, diff_tables
+from tuning_registry.rules.evidence import Policy, Ties
+from tuning_registry.rules.table_diff import EntryChange, diff_tables, other_changes
 from tuning_registry.wording import count_of, list_some
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 NEVER: Final = "0001-01-01"  # a day on which no override has expired: a comparison writes no table
 
 
@@ -35,6 +35,7 @@ class TableComparison(Result):
 
     Attributes:
         changes: The changes that an export would make.
+        other_changes: What else would change launches: bans and evidence, one line each.
         entries: Entries of the table that would be exported.
         selection: The votes that were compared with.
         logged_at: When the table was exported with these filters, by the log; None if the log does not know it.
@@ -42,6 +43,7 @@ class TableComparison(Result):
     """
 
     changes: list[EntryChange]
+    other_changes: list[str]
     entries: int
     selection: Selection
     logged_at: str | None
@@ -51,9 +53,11 @@ class TableComparison(Result):
         """The comparison as JSON holds it."""
         return {
             "changes": [change.to_dict() for change in self.changes],
+            "other_changes": self.other_changes,
             "entries": self.entries,
             "logged_at": self.logged_at,
             "new_digest": self.new.digest,
+            "new_selection_digest": self.new.selection_digest,
         }
 
     def __str__(self) -> str:
@@ -112,8 +116,9 @@ def compare_with_votes(
 ) -> TableComparison:
     """The changes that a new export would make to a table.
 
-    The table itself states its policy and whether it has generated `*` entries. Votes and thresholds are those of
-    `selection` if it has a filter, else those in the log of exports for the table's digest, else all votes. Expired
+    The table itself states its policy, its rule for ties, and whether it has evidence and generated `*` entries. Votes
+    and thresholds are those of `selection` if it has a filter, else those in the log of exports for the table's digest,
+    else all votes. If these votes are of several versions, only those of the versions that the table states. Expired
     overrides apply.
 
     Args:
@@ -127,14 +132,16 @@ def compare_with_votes(
         SelectionError: Nothing can be exported, or only after choosing a version.
         DatabaseError: The database cannot be read.
     """
-    policy, generalize = _how_made(table)
+    how = _how_made(table)
     given = _Votes(selection=replace(selection, arch=table.arch))
     votes = _votes_behind(store, table, selection) if as_logged else given
     options = ExportOptions(
         min_votes=votes.min_votes,
         min_agreement=votes.min_agreement,
-        policy=policy,
-        generalize_percent=generalize,
+        policy=how.policy,
+        ties=how.ties,
+        evidence=how.evidence,
+        generalize_percent=how.generalize_percent,
         today=NEVER,
     )
     made = export_table(store, votes.selection, options)
@@ -142,10 +149,15 @@ def compare_with_votes(
     changes = diff_tables(table, new)
     if changes:
         with store.reading() as reading:
-            election = elect_entries(reading, votes.selection, policy, every_choice=True)
+            election = elect_entries(reading, votes.selection, how.policy, how.ties, every_choice=True)
             changes = with_evidence(changes, election, table.arch)
     return TableComparison(
-        changes=changes, entries=made.entries, selection=votes.selection, logged_at=votes.logged_at, new=new
+        changes=changes,
+        other_changes=other_changes(table, new),
+        entries=made.entries,
+        selection=votes.selection,
+        logged_at=votes.logged_at,
+        new=new,
     )
 
 
@@ -183,37 +195,49 @@ def _table_of(made: Export) -> TunedTable:
     return TunedTable(made.payload["arch"], made.payload["kernels"], provenance)
 
 
-def stated_digest(table: TunedTable) -> str | None:
-    """The digest in a table's provenance; None if it states none."""
+def stated_digest(table: TunedTable, name: str = "digest") -> str | None:
+    """The digest, or the `selection_digest`, in a table's provenance; None if it states none."""
     ours = table.provenance.get(EXTRA)
-    digest = ours.get("digest") if isinstance(ours, dict) else None
+    digest = ours.get(name) if isinstance(ours, dict) else None
     return digest if isinstance(digest, str) else None
 
 
-def _how_made(table: TunedTable) -> tuple[str, float | None]:
-    """The policy of a table, and the slowdown that its `*` entries accept."""
+@dataclass(frozen=True, slots=True)
+class _HowMade:
+    """How a table was made from its votes: the options of its export that it states."""
+
+    policy: str
+    ties: str
+    evidence: bool
+    generalize_percent: float | None
+
+
+def _how_made(table: TunedTable) -> _HowMade:
     ours: Mapping[str, Any] = table.provenance.get(EXTRA) or {}
-    policy = ours.get("policy", Policy.MAJORITY)
+    policy, ties = ours.get("policy", Policy.MAJORITY), ours.get("ties", Ties.TEXT)
     generalized = ours.get("generalized")
     percent: Any = generalized.get("percent") if isinstance(generalized, dict) else None
     if policy not in list(Policy):
         raise TableError(f"the table states the policy {policy!r}; expected one of {', '.join(Policy)}")
+    if ties not in list(Ties):
+        raise TableError(f"the table states {ties!r} for ties; expected one of {', '.join(Ties)}")
     is_number = isinstance(percent, int | float) and not isinstance(percent, bool)
     if generalized is not None and not (is_number and 0 <= percent <= sys.float_info.max):  # excludes NaN
         raise TableError("the table's generalized/percent is not a percentage of at least 0")
-    return policy, percent
+    return _HowMade(policy, ties, "evidence" in ours, percent)
 
 
 def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:
     given = replace(asked, arch=table.arch)
     if given != Selection(arch=table.arch):
         return _Votes(selection=given)
-    digest = (stated_digest(table) or "").strip() or table.digest
-    # The log also accepts the beginning of a digest, but a table states a whole one or none that is known.
-    logged = list_exports(store, digest, table.arch) if _DIGEST.fullmatch(digest) else []
+    stated = [(stated_digest(table, name) or "").strip() for name in ("selection_digest", "digest")]
+    logged = exports_of(store, table.arch, stated if any(stated) else [table.selection_digest, table.digest])
     if not logged:
-        return _Votes(selection=given)
-    filters = logged[0].filters
+        return _Votes(selection=_of_stated_versions(store, table, given))
+    header: Mapping[str, Any] = table.provenance.get(EXTRA) or {}
+    export = next((one for one in logged if one.is_stated_by(header)), logged[0])
+    filters = export.filters
     selection = Selection(
         arch=table.arch,
         runs=tuple(filters.get("run", ())),
@@ -222,8 +246,34 @@ def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:
         packages=filters.get("package", {}),
     )
     return _Votes(
-        selection=selection,
+        selection=_of_stated_versions(store, table, selection),
         min_votes=filters.get("min_votes", 1),
         min_agreement=filters.get("min_agreement", 0.0),
-        logged_at=logged[0].exported_at,
+        logged_at=export.exported_at,
+    )
+
+
+def _of_stated_versions(store: Store, table: TunedTable, selection: Selection) -> Selection:
+    """The selection, without the votes of other versions than the table states if it has votes of several.
+
+    A table holds for one version of Triton and of each package, so votes of other versions say nothing about it.
+    """
+    with store.reading() as reading:
+        counting = set(reading.environments_that_count(selection))
+        rows = list(reading.bulk(queries.environments.version_groups()))
+    triton = {version for environment, version, *_ in rows if environment in counting}
+    owners: dict[str, set[str]] = {}
+    for environment, _, _, package, version in rows:
+        if environment in counting and package is not None:
+            owners.setdefault(package, set()).add(version)
+    stated = table.provenance.get("triton")
+    packages = {
+        name: version
+        for name, version in table.packages.items()
+        if version in owners.get(name, ()) and len(owners[name]) > 1
+    }
+    return replace(
+        selection,
+        triton=stated if selection.triton is None and stated in triton and len(triton) > 1 else selection.triton,
+        packages={**packages, **selection.packages},
     )

@@ -18,13 +18,14 @@ from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.generalizing import Kernels, Saving, generalize_entries
-from tuning_registry.operations.election.tally import PINNED, EntryVotes, Winner, check_packages
+from tuning_registry.operations.election.tally import PINNED, TIE_BY_TIME, EntryVotes, Winner, check_packages
 from tuning_registry.operations.election.versions import common_packages, refuse_mixed
 from tuning_registry.operations.election.winners import Election, elect_entries
 from tuning_registry.operations.overrides import refuse_expired
+from tuning_registry.operations.tables.evidence import Evidence, make_evidence
 from tuning_registry.operations.tables.export_checks import refuse_banned, refuse_regressions
 from tuning_registry.operations.tables.exported import UNKNOWN_DEVICE, Export
-from tuning_registry.rules.evidence import Policy
+from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.overrides import Overrides
 from tuning_registry.wording import list_some
 
@@ -37,6 +38,8 @@ class ExportOptions:
         min_votes: Least number of votes on an entry; pinned entries need none.
         min_agreement: Least share of them for its config, 0 to 1.
         policy: `majority`, `fastest` or `minimax`.
+        ties: Who decides between configs with equally many votes: `text`, or `fastest` by the timings.
+        evidence: Write the slowdowns of all candidates, where there are timings, for keys that are not in the table.
         generalize_percent: Make one `*` entry per kernel, accepting this slowdown; None for no `*` entries.
         max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None for any slowdown.
         replaced: The table that the new one replaces.
@@ -47,6 +50,8 @@ class ExportOptions:
     min_votes: int = 1
     min_agreement: float = 0.0
     policy: str = Policy.MAJORITY
+    ties: str = Ties.TEXT
+    evidence: bool = True
     generalize_percent: float | None = None
     max_regression_percent: float | None = None
     replaced: TunedTable | None = None
@@ -64,6 +69,7 @@ class ExportOptions:
         if not 0 <= self.min_agreement <= 1:
             raise UsageError(f"--min-agreement {self.min_agreement}: expected a share from 0 to 1")
         object.__setattr__(self, "policy", Policy(self.policy))
+        object.__setattr__(self, "ties", Ties(self.ties))
         for name, value in (("generalize", self.generalize_percent), ("max-regression", self.max_regression_percent)):
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise UsageError(f"--{name} {value}: expected a percentage of at least 0")
@@ -93,7 +99,7 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         raise UsageError("an export needs an architecture; choose one with --arch")
     options = options or ExportOptions()
     with store.reading() as reading:
-        election = elect_entries(reading, selection, options.policy, every_choice=options.needs_evidence)
+        election = elect_entries(reading, selection, options.policy, options.ties, every_choice=options.needs_evidence)
         check_packages(election.votes)
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
         used = _recordings_used(reading, selection)
@@ -103,12 +109,13 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         kept, dropped = _split(election.entries, options)
         if not kept:
             raise SelectionError(
-                f"thresholds and bans leave out all {len(election.every_entry)} entries. Nothing was written. Lower the "
+                f"thresholds and bans leave out every entry ({len(election.every_entry)}). Nothing was written. Lower the "
                 "thresholds, or lift a ban (see registry overrides)"
             )
         unwritten = [*dropped, *election.left_out]
         kernels, saving = _configs_of(kept, unwritten, options, election)
-        payload = _payload(selection, options, election, kept, kernels, saving, used)
+        evidence = make_evidence(kernels, kept, election.votes) if options.evidence else Evidence()
+        payload = _payload(selection, options, election, kept, kernels, saving, evidence, used)
         _refuse_bad(payload, [*kept, *unwritten], options, election)
         stale = election.votes.stale
     return Export(
@@ -117,15 +124,23 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         entries=sum(map(len, kernels.values())),
         disagreements=_count(kept, lambda entry: entry.config_count > 1),
         ties=_count(kept, lambda entry: entry.is_tie),
+        ties_by_time=_count(kept, lambda entry: entry.decided_by == TIE_BY_TIME),
         dropped=len(dropped),
         banned_out=len(election.left_out),
-        with_bans=_count(kept, lambda entry: entry.banned > 0),
+        with_bans=_count(kept, lambda entry: entry.banned > 0 and entry.decided_by != PINNED),
         pinned=_count(kept, lambda entry: entry.decided_by == PINNED),
+        pinned_banned=_count(kept, lambda entry: _is_pinned_to_banned(entry, election)),
         undecided=election.undecided,
         stale=_count(kept, lambda entry: entry.shape in stale),
         saving=saving,
+        evidence=evidence,
         devices=dict(Counter(map(_device, used)).most_common()),
     )
+
+
+def _is_pinned_to_banned(entry: Winner, election: Election) -> bool:
+    banned = election.overrides.banned(entry.arch, entry.kernel, entry.key)
+    return entry.decided_by == PINNED and entry.config in banned
 
 
 def _recordings_used(reading: Reading, selection: Selection) -> list[Row]:
@@ -175,6 +190,7 @@ def _payload(
     kept: Sequence[Winner],
     kernels: Kernels,
     saving: Saving | None,
+    evidence: Evidence,
     used: Sequence[Row],
 ) -> dict[str, Any]:
     voted = [entry for entry in kept if entry.votes]
@@ -186,6 +202,11 @@ def _payload(
     }
     if options.policy != Policy.MAJORITY:
         extra["decided_by_majority"] = election.undecided
+    if options.ties != Ties.TEXT:
+        extra["ties"] = str(options.ties)
+        extra["ties_by_time"] = _count(kept, lambda entry: entry.decided_by == TIE_BY_TIME)
+    if evidence:
+        extra["evidence"] = evidence.document
     if saving is not None:
         extra["generalized"] = {
             "percent": saving.percent,
@@ -193,7 +214,7 @@ def _payload(
             "worst_percent": round(saving.worst_percent, 3),
         }
     if election.overrides:
-        extra["overrides"] = _shown_overrides(election.overrides)
+        extra["overrides"] = stated_overrides(election.overrides)
     recorded_source = "; ".join(sorted({row["source"] for row in used} - {""}))
     return table_payload(
         str(selection.arch),
@@ -211,7 +232,7 @@ def _weakest_agreement(voted: Sequence[Winner]) -> list[int]:
     return [0, 0] if weakest is None else [weakest.choices[0].count, weakest.votes]
 
 
-def _shown_overrides(overrides: Overrides) -> list[dict[str, Any]]:
+def stated_overrides(overrides: Overrides) -> list[dict[str, Any]]:
     """The overrides as a table lists them: without author and time, in an order that does not depend on ids."""
     return [
         {"action": o.action, "kernel": o.kernel, "key": o.key, "config": load_config(o.config), "reason": o.reason}

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tuning_registry.errors import SelectionError
-from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
-from tuning_registry.model.names import ANY_KEY
+from tuning_registry.model.names import ANY_KEY, bare_name
 from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.operations.election.winners import Election
 from tuning_registry.operations.tables.change_evidence import with_evidence
 from tuning_registry.rules.overrides import BAN, Overrides
-from tuning_registry.rules.table_diff import EntryChange, diff_tables
-from tuning_registry.wording import list_some, slower_text
+from tuning_registry.rules.table_diff import diff_tables
+from tuning_registry.wording import count_of, list_some, slower_text
 
 
 def refuse_banned(table: TunedTable, entries: Sequence[EntryVotes], overrides: Overrides) -> None:
@@ -32,7 +31,7 @@ def refuse_banned(table: TunedTable, entries: Sequence[EntryVotes], overrides: O
     }
     wrong = sorted(place for place in places if _serves_banned(table, *place, overrides))
     if wrong:
-        shown = list_some([f"{kernel} {key}" for kernel, key in wrong], "; ")
+        shown = list_some([f"{kernel} {key}" for kernel, key in wrong], shown=1)
         raise SelectionError(
             f"a wider entry of the table would serve {len(wrong)} of its keys with a config that is banned there: {shown}. "
             "Nothing was written. Pin another config for each key, or ban that config for *"
@@ -63,12 +62,8 @@ def refuse_regressions(
     ]
     if slower:
         slower.sort(key=lambda change: -(change.slower_percent or 0.0))
+        kernel, slowdown = bare_name(slower[0].kernel), slower_text(slower[0].slower_percent or 0.0)
         raise SelectionError(
-            f"the new table would be more than {allowed_percent:g} % slower for {len(slower)} of the entries it replaces: "
-            f"{list_some(list(map(_shown, slower)), '; ')}. Nothing was written. Omit --max-regression to write it anyway"
+            f"the new table would be more than {allowed_percent:g} % slower for {count_of(len(slower), 'entry')} "
+            f"(worst: {kernel}, {slowdown}). Nothing was written. To see them, export to another file and run registry diff"
         )
-
-
-def _shown(change: EntryChange) -> str:
-    configs = f"{short_config(change.old or '')} -> {short_config(change.new or '')}"
-    return f"{change.kernel} {change.key}: {slower_text(change.slower_percent or 0.0)} ({configs})"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from tuning_registry.db import queries
 from tuning_registry.db.store import Store
@@ -17,8 +18,10 @@ from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection, check_option
 from tuning_registry.operations.tables.export import ExportOptions
 from tuning_registry.operations.tables.exported import Export
+from tuning_registry.rules.evidence import Ties
 from tuning_registry.wording import count_of
 
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 WAIT_S = 2.0  # the table is written already, so the log is not worth a longer wait
 
 
@@ -27,7 +30,9 @@ class ExportRecord(Result):
     """One table that was written.
 
     Attributes:
-        digest: The table's digest, as in the file and in training logs.
+        digest: The table's digest, as in the file.
+        selection_digest: Its selection digest, as in training logs and checkpoints. It also covers bans and evidence.
+            None if the table was exported by an earlier version, which did not log it.
         arch: Architecture.
         policy: Policy.
         filters: The filters and options of the export that differ from the default.
@@ -40,6 +45,7 @@ class ExportRecord(Result):
     """
 
     digest: str
+    selection_digest: str | None = None
     arch: str
     policy: str
     filters: Mapping[str, Any]
@@ -50,6 +56,11 @@ class ExportRecord(Result):
     exported_by: str
     exported_at: str
 
+    def is_stated_by(self, header: Mapping[str, Any]) -> bool:
+        """Whether the `tuning_registry` object of a table states the policy, runs and recordings of this export."""
+        stated = (header.get("policy"), header.get("runs"), header.get("recordings"))
+        return stated == (self.policy, list(self.runs), self.recordings)
+
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON holds it."""
         return {**asdict(self), "runs": list(self.runs)}
@@ -57,7 +68,7 @@ class ExportRecord(Result):
     def __str__(self) -> str:
         """One readable line."""
         return printable(
-            f"{self.digest[:16]} {self.arch} ({count_of(self.entries, 'entry')}) to {self.output}, "
+            f"{(self.selection_digest or self.digest)[:16]} {self.arch} ({count_of(self.entries, 'entry')}) to {self.output}, "
             f"{self.exported_at[:19]} by {self.exported_by}"
         )
 
@@ -74,6 +85,7 @@ def remember_export(store: Store, made: Export, selection: Selection, options: E
         transaction.insert_export(
             {
                 "table_digest": made.digest,
+                "selection_digest": made.selection_digest,
                 "arch": made.payload["arch"],
                 "policy": ours["policy"],
                 "filters": dump_json(_filters(selection, options)),
@@ -92,7 +104,7 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
 
     Args:
         store: The database.
-        digest: Only tables whose digest is, or begins with, this.
+        digest: Only tables whose digest or selection digest is, or begins with, this.
         arch: Only tables of this architecture.
 
     Raises:
@@ -107,6 +119,7 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
     return [
         ExportRecord(
             digest=row["table_digest"],
+            selection_digest=row["selection_digest"],
             arch=row["arch"],
             policy=row["policy"],
             filters=json.loads(row["filters"]),
@@ -121,6 +134,23 @@ def list_exports(store: Store, digest: str | None = None, arch: str | None = Non
     ]
 
 
+# See docs/decisions.md, D77.
+def exports_of(store: Store, arch: str, digests: Iterable[str]) -> list[ExportRecord]:
+    """The exports of a table, newest first, by the first of its digests that the log has.
+
+    Args:
+        store: The database.
+        arch: Architecture.
+        digests: The selection digest first, then that of the entries, which older logs have. Not whole ones are ignored.
+    """
+    for digest in digests:
+        # The log also accepts the beginning of a digest, but a table states a whole one or none that is known.
+        found = list_exports(store, digest, arch) if _DIGEST.fullmatch(digest) else []
+        if found:
+            return found
+    return []
+
+
 def _filters(selection: Selection, options: ExportOptions) -> dict[str, Any]:
     """The filters and options that shape a table, by the names of the command's options; defaults left out."""
     given = {
@@ -130,6 +160,8 @@ def _filters(selection: Selection, options: ExportOptions) -> dict[str, Any]:
         "package": dict(selection.packages),
         "min_votes": options.min_votes if options.min_votes != 1 else None,
         "min_agreement": options.min_agreement or None,
+        "ties": str(options.ties) if options.ties != Ties.TEXT else None,
+        "no_evidence": None if options.evidence else True,
         "generalize": options.generalize_percent,
         "max_regression": options.max_regression_percent,
     }

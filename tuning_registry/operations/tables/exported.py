@@ -9,6 +9,7 @@ from typing import Any, Final
 from tuning_registry.errors import printable
 from tuning_registry.model.results import Result
 from tuning_registry.operations.election.generalizing import Saving
+from tuning_registry.operations.tables.evidence import Evidence
 from tuning_registry.wording import count_of
 
 UNKNOWN_DEVICE: Final = "unknown device"
@@ -24,12 +25,15 @@ class Export(Result):
         entries: Entries written.
         disagreements: Elected entries for which ranks chose more than one config.
         ties: Elected entries whose winner was decided by its text alone.
+        ties_by_time: Elected entries with equally many votes for several configs, of which the timings chose one.
         dropped: Entries that the thresholds left out.
         banned_out: Entries left out because every config is banned.
-        with_bans: Elected entries some of whose chosen configs are banned.
+        with_bans: Entries that votes or timings decided and some of whose chosen configs are banned.
         pinned: Entries that a pin decided.
+        pinned_banned: Of these, entries whose pin overrides a ban of its config for every key of the kernel.
         undecided: Entries that the policy's timings could not decide; they have the majority's config.
         stale: Elected entries with votes that chose from other candidates than the newest recording.
+        evidence: The slowdowns in the table, for keys that are not in it; false if there are none.
         saving: The effect of generalizing; None if it was not asked for.
         devices: Recordings by device, largest share first.
     """
@@ -39,19 +43,28 @@ class Export(Result):
     entries: int
     disagreements: int
     ties: int
+    ties_by_time: int
     dropped: int
     banned_out: int
     with_bans: int
     pinned: int
+    pinned_banned: int
     undecided: int
     stale: int
     saving: Saving | None
+    evidence: Evidence
     devices: Mapping[str, int]
 
     @property
     def digest(self) -> str:
-        """The digest that the table states and that training logs show."""
+        """The digest of the table's entries, as the table states it."""
         return str(self.payload["tuning_registry"]["digest"])
+
+    @property
+    def selection_digest(self) -> str:
+        """The digest of everything that decides a pin, as training logs show it."""
+        ours = self.payload["tuning_registry"]
+        return str(ours.get("selection_digest", ours["digest"]))
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON holds them; the table itself is `payload`."""
@@ -59,22 +72,26 @@ class Export(Result):
             "entries",
             "disagreements",
             "ties",
+            "ties_by_time",
             "dropped",
             "banned_out",
             "with_bans",
             "pinned",
+            "pinned_banned",
             "undecided",
             "stale",
         )
         return {
             "arch": self.payload["arch"],
             "digest": self.digest,
+            "selection_digest": self.selection_digest,
             **{name: getattr(self, name) for name in counts},
             "saving": None if self.saving is None else asdict(self.saving),
+            "evidence": {"keys": self.evidence.keys, "bytes": self.evidence.size},
             "devices": dict(self.devices),
         }
 
     def __str__(self) -> str:
         """One readable line."""
         arch = printable(self.payload["arch"])
-        return f"table of {arch} with {count_of(self.entries, 'entry')}, digest {self.digest[:16]}"
+        return f"table of {arch} with {count_of(self.entries, 'entry')}, digest {self.selection_digest[:16]}"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from tuning_registry.db.store import Store
 from tuning_registry.errors import printable
-from tuning_registry.formats.table import EXTRA, TunedTable
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.canonical import dump_json
-from tuning_registry.operations.tables.export_log import ExportRecord, list_exports
+from tuning_registry.operations.tables.export_log import ExportRecord, exports_of
+from tuning_registry.rules.table_diff import evidence_change
+from tuning_registry.wording import count_of
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _FROM_VERSIONS: Final = ("triton", "packages")
 _SHOWN: Final = 100  # characters of a value in a message
 _ABSENT: Final = object()
@@ -39,13 +40,15 @@ def check_header(store: Store, table: TunedTable, new: TunedTable) -> tuple[list
     if not is_whole:
         return problems, []
     logged = _logged(store, table)
-    if logged and not any(_is_logged(ours, one) for one in logged):
+    if logged and not any(one.is_stated_by(ours) for one in logged):
         problems.append(_unlogged(ours, logged[0]))
     if _origin(ours) != _origin(theirs):
         return problems, [] if logged else [_other_votes(ours, theirs)]
-    rest = sorted({*ours, *theirs} - {"overrides", "digest", "selection_digest"})
+    rest = sorted({*ours, *theirs} - {"overrides", "evidence", "digest", "selection_digest"})
     problems += _differences({"source": stated.get("source", _ABSENT)}, now)
     problems += _differences({name: ours.get(name, _ABSENT) for name in rest}, theirs)
+    evidence = evidence_change(table, new)
+    problems += [f"header: {evidence}"] if evidence else []
     return problems, []
 
 
@@ -60,14 +63,8 @@ def _differences(stated: Mapping[str, Any], now: Mapping[str, Any], *, whole: bo
 
 
 def _logged(store: Store, table: TunedTable) -> list[ExportRecord]:
-    """The exports of a table with these entries."""
-    digest = table.digest
-    return list_exports(store, digest, table.arch) if _DIGEST.fullmatch(digest) else []
-
-
-def _is_logged(ours: Mapping[str, Any], one: ExportRecord) -> bool:
-    said = (ours.get("policy"), ours.get("runs"), ours.get("recordings"))
-    return said == (one.policy, list(one.runs), one.recordings)
+    """The exports of a table that makes these choices."""
+    return exports_of(store, table.arch, (table.selection_digest, table.digest))
 
 
 def _origin(ours: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -75,16 +72,22 @@ def _origin(ours: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _unlogged(ours: Mapping[str, Any], one: ExportRecord) -> str:
-    stated = f"{_shown(ours.get('recordings'))} recordings of {_shown(ours.get('runs'))}, policy {_shown(ours.get('policy'))}"
-    logged = f"{one.recordings} recordings of {_shown(list(one.runs))}, policy {_shown(one.policy)}"
+    stated = f"{_recordings(ours)}, policy {_shown(ours.get('policy'))}"
+    logged = f"{_recordings({'recordings': one.recordings, 'runs': list(one.runs)})}, policy {_shown(one.policy)}"
     return printable(f"header: the table states {stated}, but the log of exports has {logged}")
 
 
 def _other_votes(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    was, now = (f"{_shown(one.get('recordings'))} recordings of {_shown(one.get('runs'))}" for one in (ours, theirs))
     return printable(
-        f"the table states votes of {was}; now they come from {now}, so the rest of its header was not compared"
+        f"the table states votes of {_recordings(ours)}; now they come from {_recordings(theirs)}, so the rest of its "
+        "header was not compared"
     )
+
+
+def _recordings(ours: Mapping[str, Any]) -> str:
+    number = ours.get("recordings")
+    counted = count_of(number, "recording") if type(number) is int else f"{_shown(number)} recordings"
+    return f"{counted} of {_shown(ours.get('runs'))}"
 
 
 def _shown(value: object) -> str:

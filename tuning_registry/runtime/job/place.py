@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tuning_registry.errors import PolicyError
+from tuning_registry.log import debug, inform
 from tuning_registry.model.canonical import text_digest
 from tuning_registry.model.names import MAX_RUN_BYTES
 from tuning_registry.runtime.guard import guarded
@@ -119,6 +120,11 @@ def process_group() -> ModuleType | None:
 def is_forked() -> bool:
     """Whether the process was forked from a process that had asked for its place."""
     return bool(_own_memory().parents_places)
+
+
+def announce(message: str, *args: object) -> None:
+    """Log a line that concerns the whole job: at level INFO on rank 0, and at level DEBUG on the other ranks."""
+    (inform if current_place().rank == 0 else debug)(message, *args)
 
 
 def host_name() -> str:

@@ -7,10 +7,11 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.loader import installed_triton
-from tuning_registry.formats.matching import value_text
+from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS, matching_candidate, value_text
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import live_config_text, text_digest
+from tuning_registry.rules.unseen_keys import suggest
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.wording import count_of
 
@@ -30,9 +31,11 @@ class Decision(NamedTuple, Generic[C]):
 
     Attributes:
         candidate: The kernel's own config object; None leaves the choice to Triton (invariant kernels only).
-        source: `table`, `block_sizes`, `min_cost`, `single` (only one candidate), `chaos`, or `timed` (by Triton).
-        miss: Why the table did not decide; empty on a hit, or if there was nothing to decide.
-        entry: The kernel and key of the table entry that decided; empty strings if none did.
+        source: `table`, `block_sizes`, `nearest`, `min_cost`, `single` (only one candidate), `chaos`, or `timed` (by
+            Triton).
+        miss: Why no entry of the table decided; empty on a hit, or if there was nothing to decide.
+        entry: The kernel and key of the table entry that decided; of the nearest entry if the source is `nearest`; else
+            empty strings.
     """
 
     candidate: C | None
@@ -40,14 +43,20 @@ class Decision(NamedTuple, Generic[C]):
     miss: str = ""
     entry: tuple[str, str] = ("", "")
 
+    @property
+    def nearest(self) -> str:
+        """The key that `nearest` found; empty if another rule decided."""
+        return self.entry[1] if self.source == "nearest" else ""
+
 
 def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[C], table: TunedTable,
            policy: AutotunePolicy, rank: int = 0, *, other_spellings: Sequence[str] = (),
            failed: Sequence[C] = ()) -> Decision[C]:  # fmt: skip
     """Decide which candidate to launch.
 
-    The table entry decides. Without one, the policy's block sizes decide, then the static estimate, or the
-    launch is refused (`on_miss="error"`). A candidate that the kernel's pruning dropped, or that the table bans for
+    The table entry decides, be it of this key or of `*`. Without one, the policy's block sizes decide, then `on_miss`:
+    the recorded keys around this one (`rules.unseen_keys`), the static estimate, Triton, or nobody. What `nearest`
+    cannot decide, the static estimate does. A candidate that the kernel's pruning dropped, or that the table bans for
     this kernel and key, is never launched. The answer depends on the arguments only.
 
     Args:
@@ -65,9 +74,9 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
         LaunchError: There is no entry, no block sizes apply, and `on_miss` is `error`; or every candidate is banned.
             `miss` gives the reason.
     """
-    allowed = allowed_candidates(kernel, key, pruned, table)
+    allowed = allowed_candidates(kernel, key, pruned, table, other_spellings)
     if not allowed:
-        raise LaunchError(all_banned(kernel, key, table), BANNED)
+        raise LaunchError(all_banned(kernel, key, table, other_spellings), BANNED)
     left = [candidate for candidate in allowed if not any(candidate is other for other in failed)]
     if policy.chaos and len(pruned) > 1:
         return Decision(_chaotic(kernel, key, left, rank), "chaos")
@@ -77,32 +86,33 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
     miss = miss or FAILED
     if len(pruned) == 1 and miss in _NO_ENTRY:
         return Decision(left[0], "single")
-    ordered = _in_declaration_order(configs, left)
-    stated = _stated(ordered, policy.block_sizes_of(kernel))
+    stated = _stated(_in_declaration_order(configs, left), policy.block_sizes_of(kernel))
     if stated:
         return Decision(min(stated, key=static_estimate), "block_sizes", miss)
-    if policy.is_invariant(kernel) and len(pruned) > 1:
+    if (policy.is_invariant(kernel) or policy.on_miss == "tune") and len(pruned) > 1:
         return Decision(None, "timed", miss)
     if policy.on_miss == "error":
         raise LaunchError(
             f"no config to pin for {kernel}, key {key or '(none)'}, on {table.arch}: {miss} ({describe_table(table)}). "
-            "Record this key and export it, set block_sizes, or set on_miss to min_cost.", miss,
+            f"{WHY_AMBIGUOUS if miss == AMBIGUOUS else 'Record this key and export it'}, set block_sizes, or set on_miss to "
+            "nearest.", miss,
         )  # fmt: skip
-    return Decision(cheapest(configs, left), "min_cost", miss)
+    found = _by_nearest(kernel, key, left, table, other_spellings) if policy.on_miss == "nearest" else None
+    return found._replace(miss=miss) if found else Decision(cheapest(configs, left), "min_cost", miss)
 
 
-def allowed_candidates(kernel: str, key: str | None, candidates: Sequence[C], table: TunedTable) -> list[C]:
+def allowed_candidates(kernel: str, key: str | None, candidates: Sequence[C], table: TunedTable,
+                       other_spellings: Sequence[str] = ()) -> list[C]:  # fmt: skip
     """The candidates that the table does not ban for a kernel and key."""
     if not table.bans.may_touch(kernel):
         return list(candidates)
-    banned = table.bans.at(kernel, key)
-    texts = ((candidate, live_config_text(candidate)) for candidate in candidates)
-    return [candidate for candidate, text in texts if text is None or value_text(text) not in banned]
+    banned = table.bans.at(kernel, key, other_spellings)
+    return [candidate for candidate in candidates if not banned.forbids(candidate)]
 
 
-def all_banned(kernel: str, key: str | None, table: TunedTable) -> str:
+def all_banned(kernel: str, key: str | None, table: TunedTable, other_spellings: Sequence[str] = ()) -> str:
     """Why nothing can be launched, naming kernel, key and bans."""
-    banned = "; ".join(short_config(text) for text in sorted(table.bans.at(kernel, key)))
+    banned = "; ".join(short_config(text) for text in sorted(table.bans.at(kernel, key, other_spellings)))
     return (
         f"the table bans every candidate of {kernel} for key {key or '(none)'}, on {table.arch}, so nothing was launched "
         f"({describe_table(table)}). Banned: {banned}. Lift a ban with `registry lift` and export again, or pin a config."
@@ -150,6 +160,22 @@ def _from_table(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequ
         dropped = table.find(kernel, key, configs, other_spellings).reason != "not a candidate"
         return None, PRUNED_AWAY if dropped else match.reason, ("", "")
     return match.candidate, match.reason, (match.kernel, match.key)
+
+
+def _by_nearest(kernel: str, key: str | None, left: Sequence[C], table: TunedTable,
+                other_spellings: Sequence[str]) -> Decision[C] | None:  # fmt: skip
+    """What the recorded keys around this one suggest; None if none of them speaks for a candidate."""
+    texts = [text for candidate in left if (text := live_config_text(candidate)) is not None]
+    while key is not None and texts:
+        found = suggest(table, kernel, key, texts, other_spellings)
+        if found is None:
+            break
+        candidate, _ = matching_candidate(found.config, left)
+        if candidate is not None:
+            return Decision(candidate, "nearest", entry=(found.kernel, found.key))
+        # Several candidates differ in their hook alone, so none of them is named. See docs/decisions.md, D19.
+        texts = [text for text in texts if value_text(text) != value_text(found.config)]
+    return None
 
 
 def _in_declaration_order(configs: Sequence[C], pruned: Sequence[C]) -> list[C]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tuning_registry.errors import LaunchError
-from tuning_registry.formats.matching import value_text
+from tuning_registry.formats.config_classes import ConfigSet
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import live_config_text
 from tuning_registry.model.names import ANY_KEY
@@ -73,6 +73,11 @@ class _Place:
         self.pruned = pruned
         self.kept = kept
 
+    @property
+    def others(self) -> Sequence[str]:
+        """Spellings of the key by other tools."""
+        return () if self.key is None else self.call.other_keys(self.key)
+
 
 class Pinning:
     """Decides launches for a session, which notes what was launched.
@@ -114,7 +119,7 @@ class Pinning:
             guarded("noting a miss", self._session.note_refusal, call.autotuner, Miss("", kernel, "", FAULT, "error"))
             raise LaunchError(
                 f"{kernel} could not be pinned because of a fault in tuning_registry itself; the log describes the fault. "
-                "To launch it anyway, set on_miss to min_cost.", FAULT,
+                "To launch it anyway, set on_miss to nearest.", FAULT,
             )  # fmt: skip
         allowed = self._never_banned(kernel, arch, pruned)
         candidate = guarded("estimating costs", cheapest, call.autotuner.configs, allowed)
@@ -138,9 +143,10 @@ class Pinning:
         if not table.bans.may_touch(kernel):
             return pruned
         candidates, key = list(pruned), self._session.key(call)
-        left = allowed_candidates(kernel, key, candidates, table)
+        others = () if key is None else call.other_keys(key)
+        left = allowed_candidates(kernel, key, candidates, table, others)
         if candidates and not left:
-            raise LaunchError(all_banned(kernel, key, table), BANNED)
+            raise LaunchError(all_banned(kernel, key, table, others), BANNED)
         return left
 
     def unknown_sizes(self) -> list[str]:
@@ -180,15 +186,15 @@ class Pinning:
         table = self._session.tables.table(place.arch)
         configs = call.autotuner.configs
         if len(configs) == 1:
-            if not allowed_candidates(call.kernel, key, place.pruned, table):
-                raise LaunchError(all_banned(call.kernel, key, table), BANNED)
+            if not allowed_candidates(call.kernel, key, place.pruned, table, place.others):
+                raise LaunchError(all_banned(call.kernel, key, table, place.others), BANNED)
             return Decision(place.pruned[0], "single")
         self._parameters.update(dict.fromkeys((name for config in configs for name in config.kwargs), True))
         rank = current_place().rank if self._policy.chaos else 0
         decision = decide(call.kernel, key, configs, place.pruned, table, self._policy, rank,
-                          other_spellings=() if key is None else call.other_keys(key), failed=failed)  # fmt: skip
+                          other_spellings=place.others, failed=failed)  # fmt: skip
         if decision.candidate is None and table.bans.may_touch(call.kernel):
-            _forget_banned(call.autotuner, table.bans.at(call.kernel, key))
+            _forget_banned(call.autotuner, table.bans.at(call.kernel, key, place.others))
         return decision
 
     def _launch(self, place: _Place, decision: Decision[Any], failed: tuple[Any, ...] = ()) -> Launch:
@@ -224,7 +230,8 @@ class Pinning:
             guarded("noting a failure", self._note_failed_entry, place, decision, error)
             return None
         failed = (*failed, decision.candidate)
-        allowed = allowed_candidates(call.kernel, key, place.pruned, self._session.tables.table(place.arch))
+        table = self._session.tables.table(place.arch)
+        allowed = allowed_candidates(call.kernel, key, place.pruned, table, place.others)
         if all(any(candidate is other for other in failed) for candidate in allowed):
             warn_once(("all failed", place.arch, call.kernel, key), "%s, key %s: none of the %s candidates that may be "
                       "launched runs; the last error: %s", call.kernel, key, len(allowed), _described(error))  # fmt: skip
@@ -265,23 +272,19 @@ class Pinning:
         if banned is None:
             raise LaunchError(f"{kernel} could not be pinned because the bans of its table cannot be read; the log describes "
                               "the fault.", FAULT)  # fmt: skip
-        left = [c for c in pruned if not banned or value_text(live_config_text(c) or _NO_CONFIG) not in banned]
+        left = [candidate for candidate in pruned if not banned.forbids(candidate)]
         if not left:
             raise LaunchError(f"the table bans every candidate of {kernel}, so nothing was launched", BANNED)
         return left
 
 
-_NO_CONFIG = '{"kwargs": {}}'
-
-
-def _forget_banned(autotuner: Any, banned: Container[str]) -> None:
+def _forget_banned(autotuner: Any, banned: ConfigSet) -> None:
     """Take banned configs out of Triton's cache of winners, which may have been filled before `install`."""
     cache = getattr(autotuner, "cache", None)
     if not isinstance(cache, dict):
         return
     for key, config in list(cache.items()):
-        text = live_config_text(config)
-        if text is not None and value_text(text) in banned:
+        if banned.forbids(config):
             cache.pop(key, None)
 
 

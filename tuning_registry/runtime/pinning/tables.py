@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -11,8 +12,9 @@ from tuning_registry.formats.loader import load
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.locations import TABLE_PATH_VARIABLE
 from tuning_registry.log import warn
+from tuning_registry.rules.unseen_keys import large_kernels, prepare
 from tuning_registry.runtime.guard import guarded
-from tuning_registry.runtime.job.announce import announce
+from tuning_registry.runtime.job.place import announce
 from tuning_registry.runtime.pinning.decision import describe_table, table_size
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
@@ -42,6 +44,7 @@ class TableSource:
         self._errors: dict[str, str] = {}
         self._digests: WeakIdentityMap[str] = WeakIdentityMap()
         self._stated: Path | None = None  # the stated file for the policy's architecture
+        self._is_at_work = False
 
     def check(self) -> None:
         """Read the tables that the policy names, and reject paths that cannot be used.
@@ -72,6 +75,23 @@ class TableSource:
             raise
         except RegistryError as error:
             raise PolicyError(f"table path: {error}") from error
+
+    def put_to_work(self) -> None:
+        """Prepare what a miss will need of the tables that were read, and of those that are read later.
+
+        Small kernels are prepared by their first miss. Large ones would hold up that launch, and many of them the start
+        of the job, so a thread prepares them. A miss that comes earlier prepares its kernel itself: when that happens
+        changes no choice.
+        """
+        self._is_at_work = True
+        for table in self._files.copy().values():
+            self._prepare(table)
+
+    def _prepare(self, table: TunedTable) -> None:
+        if self._is_at_work and self._policy.on_miss == "nearest" and large_kernels(table):
+            thread = threading.Thread(target=guarded, args=("preparing recorded keys", prepare, table), daemon=True,
+                                      name="tuning_registry keys")  # fmt: skip
+            thread.start()
 
     def table(self, arch: str) -> TunedTable:
         """The table of an architecture, found on the search path when it is first asked for; may be empty.
@@ -104,6 +124,7 @@ class TableSource:
         mine, table = table, self._tables.setdefault(arch, table)
         if table is mine:
             guarded("describing the table", self._announce, table)
+            guarded("preparing recorded keys", self._prepare, table)
         return table
 
     def _stated_file(self, arch: str) -> Path | None:

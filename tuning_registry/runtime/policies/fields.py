@@ -12,8 +12,7 @@ from typing import Any, Final
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.formats.files import parse_json
 from tuning_registry.locations import DRIVERS, EXPECTED_URL, is_damaged_url, is_url
-from tuning_registry.model.canonical import check_text
-from tuning_registry.model.names import is_known_arch, normal_arch
+from tuning_registry.model.names import check_text, is_known_arch, normal_arch
 
 StrPath = str | os.PathLike[str]
 BlockSizes = Mapping[str, int | Mapping[str, int]]

@@ -36,7 +36,7 @@ from tuning_registry.runtime.policies.fields import (
 )
 
 MODES: Final = ("auto", "pinned", "record", "off")
-ON_MISS: Final = ("min_cost", "error")
+ON_MISS: Final = ("nearest", "min_cost", "error", "tune")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -94,15 +94,16 @@ class AutotunePolicy:
         default=None,
         metadata=declare(
             "Prefix of the recording files, or a database URL (sqlite:///FILE, postgresql://...). Mode record requires it; "
-            "mode pinned records its misses there.",
+            "mode pinned records its misses there, and with on_miss tune the votes on them.",
             check_record_path, metavar="PREFIX|URL",
         ),
     )  # fmt: skip
     on_miss: str = field(
-        default="min_cost",
+        default="nearest",
         metadata=declare(
-            "What a pinned kernel does without a table entry: min_cost launches the candidate with the lowest static "
-            "estimate, error raises LaunchError before anything is launched.",
+            "What a pinned kernel does without a table entry: nearest chooses by the recorded keys that are closest, min_cost "
+            "launches the candidate with the lowest static estimate, error raises LaunchError before anything is launched, "
+            "tune lets Triton time the candidates, so that ranks may differ.",
             one_of(ON_MISS), choices=ON_MISS,
         ),
     )  # fmt: skip

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from tuning_registry.model.canonical import check_text
-from tuning_registry.model.names import normal_distribution, top_module
+from tuning_registry.model.names import check_text, normal_distribution, top_module
 from tuning_registry.runtime.guard import guarded
 
 _REST_S: Final = 0.0005

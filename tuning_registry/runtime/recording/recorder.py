@@ -17,7 +17,6 @@ from tuning_registry.model.canonical import live_config_text, text_digest
 from tuning_registry.model.names import top_module
 from tuning_registry.model.records import (
     IMPOSSIBLE_TIME,
-    MISS_REASON,
     NO_TEXT,
     Hardware,
     Header,
@@ -26,11 +25,17 @@ from tuning_registry.model.records import (
     TimedCandidates,
     Timing,
     candidate_set_digest,
+    miss_text,
 )
 from tuning_registry.runtime.guard import count_fault, guarded, warn_once
-from tuning_registry.runtime.job.announce import announce
 from tuning_registry.runtime.job.devices import UNKNOWN, Device
-from tuning_registry.runtime.job.place import current_place, host_name, launched_attempt, launched_local_rank
+from tuning_registry.runtime.job.place import (
+    announce,
+    current_place,
+    host_name,
+    launched_attempt,
+    launched_local_rank,
+)
 from tuning_registry.runtime.recording.background_writer import INTERVAL_S, BackgroundWriter
 from tuning_registry.runtime.recording.facts import find_hardware
 from tuning_registry.runtime.recording.identity import Identity
@@ -155,9 +160,9 @@ class Recorder:
         self._writer.touch()
         guarded("looking for the process group", self._identity.join_group)
 
-    def miss(self, entry: Entry, config: str | None, reason: str) -> None:
-        """Record, as an observation, that the table did not decide a pinned launch."""
-        self.observe(entry, config, MISS_REASON + reason)
+    def miss(self, entry: Entry, config: str | None, reason: str, nearest: str = "") -> None:
+        """Record, as an observation, that no entry of the table decided a pinned launch (`records.miss_text`)."""
+        self.observe(entry, config, miss_text(reason, nearest))
 
     def keep(self, entry: Entry, tuning: Tuning) -> None:
         """Record Triton's choice: a vote if it was timed here, otherwise an observation with the reason."""

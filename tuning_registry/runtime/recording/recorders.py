@@ -15,16 +15,15 @@ if TYPE_CHECKING:
 _recorders: Final[dict[tuple[str, str | None, str | None], Recorder]] = {}
 
 
-def recorder_for(policy: AutotunePolicy) -> Recorder | None:
-    """The recorder of a policy, made when it is first asked for; None without a record path.
+def recorder_for(policy: AutotunePolicy) -> Recorder:
+    """The recorder of a policy with a record path, made when it is first asked for.
 
     Raises:
         PolicyError: As `Recorder` does.
         OSError: As `Recorder` does.
         RuntimeError: As `Recorder` does.
     """
-    if policy.record_path is None:
-        return None
+    assert policy.record_path is not None
     # Most pinned jobs record nothing and should not spend milliseconds on importing this.
     from tuning_registry.runtime.recording.recorder import Recorder  # noqa: PLC0415
     from tuning_registry.runtime.recording.sink import warn_of_missing_packages  # noqa: PLC0415

@@ -24,8 +24,7 @@ from tuning_registry.runtime.triton.fastpath import (
     run_hook,
 )
 from tuning_registry.runtime.triton.keys import Call, kernel_name
-from tuning_registry.runtime.triton.listener import ListenerSlot, has_listener, tells_listener
-from tuning_registry.runtime.triton.patches import Patches
+from tuning_registry.runtime.triton.patches import ListenerSlot, Patches, has_listener, tells_listener
 from tuning_registry.runtime.triton.pruning import PROBE, ask_pruning
 from tuning_registry.runtime.triton.watch import SINGLE, Handler, Launch, Watch
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap

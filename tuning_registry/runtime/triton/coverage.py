@@ -58,7 +58,7 @@ class CoverageReport:
         lines += [f"  NOT COVERED  {kernel}: {why}" for kernel, why in self.not_covered]
         if self.misses:
             lines.append(f"misses: {counted(m.reason for m in self.misses)}")
-            lines += [f"  {m.reason}: {m.kernel} {m.key} ({m.source})" for m in self.misses]
+            lines += [f"  {m.reason}: {m.kernel} {m.key} ({m.instead})" for m in self.misses]
         if self.faults:
             lines.append("faults caught: " + ", ".join(f"{kind} x{n}" for kind, n in sorted(self.faults.items())))
         return "\n".join(map(printable, lines))

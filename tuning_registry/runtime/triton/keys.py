@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError
-from tuning_registry.model.canonical import check_text, text_digest
-from tuning_registry.model.names import format_key
+from tuning_registry.model.canonical import text_digest
+from tuning_registry.model.names import check_text, format_key
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None)})
 _SCALARS: Final = frozenset(

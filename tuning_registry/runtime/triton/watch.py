@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -234,6 +235,24 @@ class Watch:
     def _stack(self) -> list[Tuning]:
         stack: list[Tuning] = getattr(self._local, "stack", [])
         return stack
+
+
+def launch_of(autotuner: Any) -> Callable[[], bool] | None:
+    """Whether the launch that an autotuner is in has not returned; None if Triton keeps no trace of it.
+
+    Triton holds the arguments of a launch in `nargs`, and drops them when the launch returns, but not when it raises.
+    """
+    nargs = getattr(autotuner, "nargs", None)
+    if not isinstance(nargs, dict):
+        return None
+    if not isinstance(nargs, _Arguments):
+        nargs = autotuner.nargs = _Arguments(nargs)
+    reference = weakref.ref(nargs)
+    return lambda: reference() is not None
+
+
+class _Arguments(dict[str, Any]):
+    """A dict that can be referenced weakly, so that nothing of ours keeps the arguments of a call alive."""
 
 
 def has_failed(timing: Any) -> bool:

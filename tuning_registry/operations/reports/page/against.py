@@ -10,7 +10,8 @@ from typing import Any
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
-from tuning_registry.formats.table import EXTRA, TunedTable
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.reports.page.report import Comparison

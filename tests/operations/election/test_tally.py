@@ -14,7 +14,8 @@ from tuning_registry import merge_records
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.reports.votes import find_disagreements, find_winners
+from tuning_registry.operations.election.tally import find_disagreements
+from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.runs import withdraw_run
 from tuning_registry.operations.tables.export import export_table
 
@@ -129,7 +130,7 @@ def test_package_versions_make_groups_of_the_kernels_they_own(store: Store, tmp_
 
     record("old", "0.5.0", A)
     record("new", "0.6.0", B)
-    with pytest.raises(SelectionError, match=r"fla: fla-core 0\.5\.0 \(1 vote\), fla-core 0\.6\.0 \(1 vote\)"):
+    with pytest.raises(SelectionError, match=r"fla-core 0\.5\.0 \(1 vote\), 0\.6\.0 \(1 vote\)"):
         export_table(store, Selection(arch="sm90"))
     made = export_table(store, Selection(arch="sm90", packages={"fla_core": "0.6.0"}))
     assert made.payload["kernels"]["fla.ops.k"]["M=1"]["kwargs"] == {"B": 8}
