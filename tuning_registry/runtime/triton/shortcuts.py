@@ -9,7 +9,7 @@ from typing import Any, Final
 from tuning_registry.runtime.triton.fastpath import make_run
 from tuning_registry.runtime.triton.patches import Patches
 
-# What the `run` of a subclass may name, by module and name of the class. See docs/decisions.md, D-TRAINING-1.
+# What the `run` of a subclass may name, by module and name of the class. See docs/decisions.md, D89.
 _SKIPPED: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     # Builds Triton's key, looks it up in the folder of configs that FLA_CACHE_MODE selects, puts a config that it
     # finds into `cache`, which no pinned launch reads, and calls `super().run`. In fla-core 0.6.0.
