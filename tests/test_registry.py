@@ -148,7 +148,7 @@ def test_an_export_is_the_file_that_the_command_writes(registry: Registry, cli: 
     assert (ours.output, ours.filters, ours.exported_by) == (str(mine), other.filters, other.exported_by)
     assert registry.exports(arch="sm100") == []
     assert registry.export("sm90", min_agreement=0.5, min_votes=2).details.entries == 1
-    with pytest.raises(SelectionError, match="thresholds and bans leave out all 1"):
+    with pytest.raises(SelectionError, match=r"thresholds and bans leave out every entry \(1\)"):
         registry.export("sm90", min_agreement=0.9)
     assert registry.export("sm90", max_regression_percent=3, replaced=mine).digest == made.digest
 

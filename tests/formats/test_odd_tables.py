@@ -79,7 +79,7 @@ def test_a_table_without_an_arch_has_the_one_in_its_name(tmp_path: Path) -> None
 
 
 def test_unknown_objects_of_a_later_version_are_ignored(tmp_path: Path) -> None:
-    later = {"version": 1, "selection_rule": 1, "bans": [{"kernel": "k"}], "evidence": {"a": 1}}
+    later = {"version": 1, "selection_rule": 1, "bans": [{"kernel": "k"}], "rules": {"a": 1}}
     document = {"arch": "sm90", "kernels": {"k": {"M=1": config()}}, "tuning_registry": later}
     found = read_table(write_recording(tmp_path / "sm90.json", document))
     assert found.lookup("k", "M=1", [live()]) is not None

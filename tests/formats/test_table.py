@@ -207,10 +207,22 @@ def test_a_table_with_nothing_in_it_is_false() -> None:
             "at tuning_registry/version: expected version 1, found the integer 2; a newer",
         ),
         (
-            {"tuning_registry": {"selection_rule": 2}},
-            "at tuning_registry/selection_rule: .* found the integer 2; a newer",
+            {"tuning_registry": {"selection_rule": 3}},
+            "at tuning_registry/selection_rule: expected selection_rule 1 or 2, found the integer 3; a newer",
         ),
-        ({"tuning_registry": {"selection_rule": "1"}}, "expected selection_rule 1, found the string '1'"),
+        ({"tuning_registry": {"selection_rule": "1"}}, "expected selection_rule 1 or 2, found the string '1'"),
+        (
+            {"tuning_registry": {"evidence": {"version": 1, "kernels": {}}}},
+            "at tuning_registry/selection_rule: expected 2 in a table with evidence, found nothing",
+        ),
+        (
+            {"tuning_registry": {"selection_rule": 2, "evidence": {"version": 2}}},
+            "at tuning_registry/evidence/version: expected evidence version 1, found the integer 2; a newer",
+        ),
+        (
+            {"tuning_registry": {"selection_rule": 2, "evidence": {"version": 1, "kernels": {"k": 1}}}},
+            "at tuning_registry/evidence/kernels/k: expected an object, found the integer 1",
+        ),
     ],
 )
 def test_a_broken_table_says_where(change: dict[str, Any], message: str, tmp_path: Path) -> None:

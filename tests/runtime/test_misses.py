@@ -42,8 +42,17 @@ def test_misses_of_a_pinned_run_come_out_of_the_database(tmp_path: Path, monkeyp
     assert (hit.timer.calls, missing.timer.calls) == (0, 0)
     registry(tmp_path, "ingest", tmp_path / "job0", tmp_path / "job1")
     found = json.loads(registry(tmp_path, "misses", "--format", "json"))
-    absent = {"arch": ARCH, "kernel": "pkg.ops.absent", "key": KEY, "reason": "no kernel", "ranks": 2, "runs": 2}
-    no_key = {"arch": ARCH, "kernel": NAME, "key": OTHER_KEY, "reason": "no key", "ranks": 1, "runs": 1}
+    absent = {
+        "arch": ARCH,
+        "kernel": "pkg.ops.absent",
+        "key": KEY,
+        "reason": "no kernel",
+        "nearest": "",
+        "ranks": 2,
+        "runs": 2,
+    }
+    near = {"reason": "no key", "nearest": KEY}
+    no_key = {"arch": ARCH, "kernel": NAME, "key": OTHER_KEY, **near, "ranks": 1, "runs": 1}
     assert found == [{**absent, "recorded": False}, {**no_key, "recorded": False}]
     # What is to be recorded next is recorded: the misses stand, and say so.
     install(AutotunePolicy(record_path=tmp_path / "next" / "r", arch=ARCH, run="next"))

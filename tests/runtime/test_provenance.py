@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.fakes import ARCH, KEY, NAME, autotuner, launch, stored, three, triton, write_table
+from tests.runtime.fakes import ARCH, KEY, NAME, Tensor, autotuner, launch, stored, three, triton, write_table
 from tuning_registry import __version__
 from tuning_registry.errors import PolicyError
 from tuning_registry.formats.table import read_table
@@ -25,6 +25,7 @@ def test_a_pinned_process_states_its_table_its_hits_and_its_misses(tmp_path: Pat
     install(mode="pinned", table_path=tmp_path, arch=ARCH)
     launch(autotuner())
     launch(autotuner(name="other"))
+    launch(autotuner(), Tensor(), Tensor(), 32)
     table = read_table(file)
     stated = provenance()
     assert stated == {
@@ -32,9 +33,10 @@ def test_a_pinned_process_states_its_table_its_hits_and_its_misses(tmp_path: Pat
         "tuning_registry.triton": triton.__version__,
         "tuning_registry.mode": "pinned",
         "tuning_registry.choice_digest": choice_digest(),
-        "tuning_registry.keys": 2,
+        "tuning_registry.keys": 3,
         "tuning_registry.hits": 1,
-        "tuning_registry.misses": 1,
+        "tuning_registry.misses": 2,
+        "tuning_registry.nearest": 1,
         "tuning_registry.table_file": str(file),
         "tuning_registry.table_digest": table.digest,
         "tuning_registry.selection_digest": table.selection_digest,

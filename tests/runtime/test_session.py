@@ -28,7 +28,7 @@ from tests.runtime.fakes import (  # fmt: skip
     write_table,
 )
 from tuning_registry.errors import LaunchError
-from tuning_registry.runtime import AutotunePolicy, choice_log, coverage_report, install
+from tuning_registry.runtime import AutotunePolicy, Miss, choice_log, coverage_report, install
 
 
 def test_kwargs_order_does_not_matter_for_the_match(tmp_path: Path) -> None:
@@ -49,16 +49,21 @@ def test_candidates_that_differ_in_one_launch_option_are_told_apart(tmp_path: Pa
     assert kernel.best_config is live[index]
 
 
-def test_a_table_without_the_key_falls_to_block_sizes_then_to_the_cheapest(tmp_path: Path) -> None:
+def test_a_table_without_the_key_falls_to_block_sizes_then_to_the_nearest_key(tmp_path: Path) -> None:
     kernel = autotuner()
-    pin(tmp_path, stored(three()[0]), key="M=99|torch.float32|torch.float32", block_sizes={"BLOCK_M": 64})
+    other = "M=99|torch.float32|torch.float32"
+    pin(tmp_path, stored(three()[0]), key=other, block_sizes={"BLOCK_M": 64})
     launch(kernel)
     assert launched(kernel) == [64]
-    pin(tmp_path, stored(three()[0]), key="M=99|torch.float32|torch.float32")
+    pin(tmp_path, stored(three()[0]), key=other)
     launch(kernel)
-    assert launched(kernel) == [64, 32]
-    (miss,) = coverage_report().misses
-    assert (miss.kernel, miss.key, miss.reason, miss.source) == (NAME, KEY, "no key", "min_cost")
+    assert launched(kernel) == [64, 128]
+    assert coverage_report().misses == (Miss(ARCH, NAME, KEY, "no key", "nearest", other),)
+    assert f"no key: {NAME} {KEY} (nearest {other})" in str(coverage_report())
+    pin(tmp_path, stored(three()[0]), key=other, on_miss="min_cost")
+    launch(kernel)
+    assert launched(kernel) == [64, 128, 32]
+    assert coverage_report().misses == (Miss(ARCH, NAME, KEY, "no key", "min_cost"),)
 
 
 def test_on_miss_error_raises_before_anything_is_launched(tmp_path: Path) -> None:

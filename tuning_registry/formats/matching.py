@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from tuning_registry.model.canonical import dump_json, live_config_text, load_config
+from tuning_registry.model.canonical import FIELDS, NEUTRAL, dump_json, live_config_text, load_config
 
 C = TypeVar("C")
 
@@ -16,6 +16,13 @@ WHY_AMBIGUOUS: Final = (
     "a parameter"
 )
 _SPELT_TWICE: Final = ("true", "false", ".0", "e+")  # one of these is in every value that has another spelling
+
+# What the text of a live config depends on, beyond its kwargs and what it passes to a launch.
+_FIELDS: Final = tuple(field for field in (*FIELDS[1:], *NEUTRAL) if field != "pre_hook")
+_ABSENT: Final = object()
+_EXACT: Final = frozenset({int, bool, str, type(None), object})  # equal values of one of these types have one text
+_MOST_TEXTS: Final = 4096
+_texts: dict[tuple[Any, ...], str | None] = {}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -34,16 +41,43 @@ def value_text(text: str) -> str:
 
 
 def matching_candidate(text: str, candidates: Iterable[C]) -> tuple[C | None, str]:
+    """The one candidate that a canonical text means, or the reason why there is none (`match_text`)."""
+    return match_text(text, [(candidate, live_text(candidate)) for candidate in candidates])
+
+
+def live_text(candidate: Any) -> str | None:
+    """`live_config_text`, remembered by everything that it depends on: a candidate's values may change."""
+    try:
+        kwargs, passed = candidate.kwargs, candidate.all_kwargs()
+        values = (*kwargs.values(), *passed.values(), *(getattr(candidate, field, _ABSENT) for field in _FIELDS))
+        types = tuple(map(type, values))
+        if not _EXACT.issuperset(types):
+            return live_config_text(candidate)
+        state = (type(candidate), tuple(kwargs), tuple(passed), values, types)
+    except Exception:  # noqa: BLE001 - a foreign object in a training job
+        return live_config_text(candidate)
+    text = _texts.get(state, "")
+    if text == "":
+        if len(_texts) >= _MOST_TEXTS:
+            _texts.clear()
+        text = _texts[state] = live_config_text(candidate)
+    return text
+
+
+def match_text(text: str, candidates: Sequence[tuple[C, str | None]]) -> tuple[C | None, str]:
     """The one candidate that a canonical text means, or the reason why there is none.
 
     A candidate with exactly this text is preferred to one whose values are spelled differently. Candidates that differ
     only in their hooks are `ambiguous config`, because a text cannot tell them apart.
+
+    Args:
+        text: The text.
+        candidates: Live candidates with their canonical texts, if they have one.
     """
-    texts = [(candidate, live_config_text(candidate)) for candidate in candidates]
-    matches = [candidate for candidate, live in texts if live == text]
+    matches = [candidate for candidate, live in candidates if live == text]
     if not matches:
         wanted = value_text(text)
-        matches = [candidate for candidate, live in texts if live is not None and value_text(live) == wanted]
+        matches = [candidate for candidate, live in candidates if live is not None and value_text(live) == wanted]
     if not matches:
         return None, "not a candidate"
     hook = getattr(matches[0], "pre_hook", None)

@@ -44,7 +44,7 @@ VERSION: Final = 1
 _KEY_DIGITS: Final = 12
 _FAILED: Final = "x"
 _UNTIMED: Final = "-"
-_NO_CELL: Final = frozenset({_UNTIMED, ""})  # a row of no candidates is an empty text
+_VALUES: Final = {_FAILED: FAILED, **{str(percent): percent for percent in range(MOST_PERCENT + 1)}}
 _CELL: Final = "(?:0|[1-9][0-9]{0,2}|x|-)"
 _ROW: Final = re.compile(f"{_CELL}(?: {_CELL})*")
 _LAUNCH: Final = FIELDS[1:]
@@ -107,8 +107,8 @@ class KernelEvidence(Mapping[str, Slowdowns]):
 
     def __getitem__(self, key: str) -> Slowdowns:
         """The slowdown of each candidate that was timed on a key."""
-        cells = zip(self.configs, self._rows[key].split(" "), strict=False)
-        return {text: FAILED if cell == _FAILED else int(cell) for text, cell in cells if cell not in _NO_CELL}
+        cells = map(_VALUES.get, self._rows[key].split(" "))
+        return {text: value for text, value in zip(self.configs, cells, strict=False) if value is not None}
 
     def __iter__(self) -> Iterator[str]:
         """The keys that have a row."""

@@ -25,7 +25,7 @@ _WIDE_APART: Final = OCTAVE // 2
 _ZERO: Final = -2 * OCTAVE  # the place of 0: as far below 1 as 1/4 is
 _BELOW_ZERO: Final = -64 * OCTAVE
 _DTYPES: Final = "|"  # names the dtypes; no argument has a bar in its name
-# Longer numbers are not sizes; they are compared as texts.
+_MOST_DIGITS: Final = 20  # longer numbers are not sizes; they are compared as texts
 _NUMBER: Final = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,2})?")
 _FLAG: Final = re.compile(r"(?:^|(?<=\|))([^|=\\?]+)=(?:True|False)(?=\||$)")
 _FLAGS: Final = {"True": "1", "False": "0"}
@@ -94,21 +94,25 @@ class FieldReader:
         if not equals:
             name, value = _DTYPES, field
         plain = _FLAGS.get(value, value)
-        place = None if name == _DTYPES or name in self._flags else place_of(plain)
-        places = None if place is None else (place, _WIDE_APART * _is_wide(plain))
+        number = None if name == _DTYPES or name in self._flags else _number_of(plain)
+        places = None if number is None else (_place(number), _WIDE_APART * (number % _WIDE == 0))
         read = self._known[field] = (name, lookup_key(plain) if "(" in plain else plain, places)
         return read
 
 
-def _is_wide(value: str) -> bool:
-    return value.isdecimal() and int(value) % _WIDE == 0
-
-
 def place_of(value: str) -> int | None:
     """The position of a number on the logarithmic scale, in whole steps; None if the text is not a number."""
-    if not _NUMBER.fullmatch(value):
-        return None
-    number = int(value) if value.isdecimal() else Fraction(value)
+    number = _number_of(value)
+    return None if number is None else _place(number)
+
+
+def _number_of(value: str) -> int | Fraction | None:
+    if value.isdecimal() and len(value) <= _MOST_DIGITS and value.isascii():
+        return int(value)
+    return Fraction(value) if _NUMBER.fullmatch(value) else None
+
+
+def _place(number: int | Fraction) -> int:
     if number == 0:
         return _ZERO
     steps = log2_steps(abs(number.numerator), number.denominator)

@@ -29,27 +29,36 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """A split of points by one of their numbers: those before `at`, and those from it on."""
+    """A split of points by one of their numbers: two sides, each with the least and the greatest of that number."""
 
     field: int
-    at: int
-    below: Tree
-    above: Tree
+    sides: tuple[tuple[int, int, _Node], tuple[int, int, _Node]]
 
 
-Tree = _Leaf | _Branch
+_Node = _Leaf | _Branch
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Points, with the least and the greatest of each of their numbers."""
+
+    least: Places
+    greatest: Places
+    root: _Node
 
 
 def build(keys: Mapping[Places, Sequence[str]]) -> Tree:
     """The tree of some keys.
 
     Args:
-        keys: The texts of keys, sorted, by the places of their numbers: each as many as the others have.
+        keys: The texts of keys, sorted, by the places of their numbers: each as many as the others have. At least one.
     """
-    return _built([(places, tuple(texts)) for places, texts in keys.items()])
+    columns = list(zip(*keys, strict=True))
+    points = [(places, tuple(texts)) for places, texts in keys.items()]
+    return Tree(tuple(map(min, columns)), tuple(map(max, columns)), _built(points))
 
 
-def _built(points: list[_Point]) -> Tree:
+def _built(points: list[_Point]) -> _Node:
     """Split by the number that varies most, in the middle, until few points are left."""
     if len(points) <= _LEAF:
         return _Leaf(tuple(points))
@@ -57,12 +66,11 @@ def _built(points: list[_Point]) -> Tree:
     spread = [max(column) - min(column) for column in columns]
     field = spread.index(max(spread))
     column = sorted(columns[field])
-    at = column[len(column) // 2]
-    if at == column[0]:
-        at = next(value for value in column if value > at)
+    middle = bisect.bisect_left(column, column[len(column) // 2]) or bisect.bisect_right(column, column[0])
+    at = column[middle]
     below = [point for point in points if point[0][field] < at]
     above = [point for point in points if point[0][field] >= at]
-    return _Branch(field, at, _built(below), _built(above))
+    return _Branch(field, ((column[0], column[middle - 1], _built(below)), (at, column[-1], _built(above))))
 
 
 def from_nearest(
@@ -75,39 +83,70 @@ def from_nearest(
         asked: The places that distances are taken from.
         count: How many keys are wanted, by default all. These are found faster, and keys after them may be missing.
     """
-    number = itertools.count()  # keeps entries of the heap that are equal so far from being compared any further
-    nowhere = (0,) * len(asked)
-    # Distance or least distance; whether it is a key, since a tree at that distance may hold one with a smaller text;
-    # text; number; a tree or the texts at one point; what the tree adds; how far all of it is from each number.
-    heap: list[tuple[int, bool, str, int, Tree | tuple[str, ...], int, Places]] = [
-        (added, False, "", next(number), tree, added, nowhere) for added, tree in trees
-    ]
-    heapq.heapify(heap)
-    push = heapq.heappush
-    closest: list[int] = []  # the least distances so far, as many as are wanted
-    furthest = math.inf
+    search = _Search(asked, count)
+    for added, tree in trees:
+        search.begin(tree, added)
+    heap = search.heap
     while heap:
         distance, _, _, _, found, added, outside = heapq.heappop(heap)
         if isinstance(found, tuple):
             yield distance, found[0]
             if found[1:]:
-                push(heap, (distance, True, found[1], next(number), found[1:], added, outside))
+                search.push(distance, found[1], found[1:], added, outside)
         elif isinstance(found, _Leaf):
-            for places, texts in found.points:
-                apart = added + sum(map(abs, map(sub, asked, places)))
-                if apart <= furthest:
-                    push(heap, (apart, True, texts[0], next(number), texts, added, nowhere))
-                    if count is not None:
-                        bisect.insort(closest, apart)
-                        del closest[count:]
-                        furthest = closest[-1] if len(closest) == count else furthest
+            search.open_leaf(found, added)
         else:
-            field = found.field
-            beyond = asked[field] - found.at
-            near, far = (found.below, found.above) if beyond < 0 else (found.above, found.below)
-            push(heap, (distance, False, "", next(number), near, added, outside))
-            least = max(outside[field], abs(beyond))
-            at_least = distance - outside[field] + least
-            if at_least <= furthest:
-                moved = (*outside[:field], least, *outside[field + 1 :])
-                push(heap, (at_least, False, "", next(number), far, added, moved))
+            search.open_branch(found, distance, added, outside)
+
+
+class _Search:
+    """The parts of trees and the keys that a search has still to look at.
+
+    Attributes:
+        heap: Distance or least distance; whether it is a key, since a part at that distance may hold one with a smaller
+            text; text; number; a part of a tree or the texts at one point; what the tree adds; how far the part is from
+            each number that is asked for.
+    """
+
+    def __init__(self, asked: Places, count: int | None) -> None:
+        self.heap: list[tuple[int, bool, str, int, _Node | tuple[str, ...], int, Places]] = []
+        self._asked = asked
+        self._count = count
+        self._nowhere = (0,) * len(asked)
+        self._number = itertools.count()  # keeps entries that are equal so far from being compared any further
+        self._closest: list[int] = []  # the least distances so far, as many as are wanted
+        self._furthest = math.inf
+
+    def push(self, distance: int, text: str, found: _Node | tuple[str, ...], added: int, outside: Places) -> None:
+        """Keep a part of a tree, without a text, or the keys at one point for later."""
+        heapq.heappush(self.heap, (distance, isinstance(found, tuple), text, next(self._number), found, added, outside))
+
+    def begin(self, tree: Tree, added: int) -> None:
+        """Look at a tree."""
+        bounds = zip(self._asked, tree.least, tree.greatest, strict=True)
+        outside = tuple(max(least - at, at - greatest, 0) for at, least, greatest in bounds)
+        self.push(added + sum(outside), "", tree.root, added, outside)
+
+    def open_leaf(self, leaf: _Leaf, added: int) -> None:
+        """Look at its keys."""
+        asked, furthest = self._asked, self._furthest
+        for places, texts in leaf.points:
+            apart = added + sum(map(abs, map(sub, asked, places)))
+            if apart <= furthest:
+                heapq.heappush(self.heap, (apart, True, texts[0], next(self._number), texts, added, self._nowhere))
+                if self._count is not None:
+                    bisect.insort(self._closest, apart)
+                    del self._closest[self._count :]
+                    if len(self._closest) == self._count:
+                        furthest = self._furthest = self._closest[-1]
+
+    def open_branch(self, branch: _Branch, distance: int, added: int, outside: Places) -> None:
+        """Look at its sides that may hold a key that is wanted."""
+        field = branch.field
+        at, known = self._asked[field], outside[field]
+        for low, high, side in branch.sides:
+            beyond = low - at if at < low else at - high if at > high else 0
+            at_least = distance - known + beyond
+            if at_least <= self._furthest:
+                moved = outside if beyond == known else (*outside[:field], beyond, *outside[field + 1 :])
+                self.push(at_least, "", side, added, moved)

@@ -81,7 +81,7 @@ def test_a_clock_that_stands_still_or_goes_back_refuses_no_replacement(
 def test_versions_stated_later_are_not_silently_dropped(store: Store, tmp_path: Path) -> None:
     (path,) = write_ranks(tmp_path, [A])
     take(store, path)
-    with pytest.raises(ConflictError, match="the same content but other versions"):
+    with pytest.raises(ConflictError, match="is already in the database with other versions"):
         take(store, path, triton="3.6.0")
     assert take(store, path, triton="3.6.0", replace=True).replaced == 1
     assert take(store, path).already == 1  # a missing field never differs

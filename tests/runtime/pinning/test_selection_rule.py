@@ -46,6 +46,31 @@ def key_text(shape: Any, style: int) -> str:
     return f"M={value}|torch.float32|torch.float32"
 
 
+# On a logarithmic scale in 64ths of an octave; sizes that 16 divides are half an octave from one that it does not.
+PLACE = {1: 0, 16: 256, 32: 320}
+
+
+def nearest(case: dict[str, Any], shape: int, allowed: list[Plain]) -> Any:
+    """The winner of the nearest key that is allowed: of the qualified name first, then of the bare one."""
+    for name in (QUALIFIED, BARE):
+        keys = {other: config for (kernel, other), config in case["entries"].items() if kernel == name and other != "*"}
+        is_flag = case["style"] == 1 and 1 in keys  # M=True makes M a flag of the kernel
+        ordered = sorted(
+            (
+                128 * (shape != other)
+                if is_flag
+                else abs(PLACE[shape] - PLACE[other]) + 32 * ((shape == 1) != (other == 1)),
+                key_text(other, case["style"]),
+                config,
+            )
+            for other, config in keys.items()
+        )
+        for _, _, config in ordered:
+            if config in allowed:
+                return config
+    return None
+
+
 def restated(case: dict[str, Any], shape: int) -> Any:
     """The documented rule, in the order of the documentation."""
     remaining = [c for c in case["configs"] if c not in case["pruned"]] or case["configs"][:1]
@@ -72,6 +97,9 @@ def restated(case: dict[str, Any], shape: int) -> Any:
     matching = [c for c in allowed if known and all(c[fields.index(name)] == sizes[name] for name in known)]
     if not matching and case["on_miss"] == "error":
         return REFUSED
+    near = nearest(case, shape, allowed) if not matching and case["on_miss"] == "nearest" else None
+    if near is not None:
+        return near
     cheapest = min(c[0] * c[3] for c in (matching or allowed))
     fewest = min(c[2] for c in (matching or allowed) if c[0] * c[3] == cheapest)
     return next(c for c in (matching or allowed) if (c[0] * c[3], c[2]) == (cheapest, fewest))
@@ -89,7 +117,7 @@ cases = st.fixed_dictionaries(
             st.sampled_from((2, 4, 32)),
             max_size=2,
         ),
-        "on_miss": st.sampled_from(("min_cost", "error")),
+        "on_miss": st.sampled_from(("nearest", "min_cost", "error")),
         "style": st.integers(0, 2),
         "spelling": st.sampled_from((bool, int, float)),
         "reverse": st.booleans(),

@@ -7,10 +7,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tuning_registry.errors import LaunchError
 from tuning_registry.formats.loader import installed_triton
-from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS, matching_candidate, value_text
+from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS, live_text, match_text, value_text
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
-from tuning_registry.model.canonical import live_config_text, text_digest
+from tuning_registry.model.canonical import text_digest
 from tuning_registry.rules.unseen_keys import suggest
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.wording import count_of
@@ -165,12 +165,15 @@ def _from_table(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequ
 def _by_nearest(kernel: str, key: str | None, left: Sequence[C], table: TunedTable,
                 other_spellings: Sequence[str]) -> Decision[C] | None:  # fmt: skip
     """What the recorded keys around this one suggest; None if none of them speaks for a candidate."""
-    texts = [text for candidate in left if (text := live_config_text(candidate)) is not None]
-    while key is not None and texts:
+    if key is None:
+        return None
+    candidates = [(candidate, live_text(candidate)) for candidate in left]
+    texts = [text for _, text in candidates if text is not None]
+    while texts:
         found = suggest(table, kernel, key, texts, other_spellings)
         if found is None:
             break
-        candidate, _ = matching_candidate(found.config, left)
+        candidate, _ = match_text(found.config, candidates)
         if candidate is not None:
             return Decision(candidate, "nearest", entry=(found.kernel, found.key))
         # Several candidates differ in their hook alone, so none of them is named. See docs/decisions.md, D19.
@@ -202,6 +205,6 @@ def _chaotic(kernel: str, key: str | None, pruned: Sequence[C], rank: int) -> C:
 
     Candidates are ordered by their canonical texts, so that the result does not depend on how a pruner sorts.
     """
-    ordered = sorted(pruned, key=lambda candidate: live_config_text(candidate) or "")
+    ordered = sorted(pruned, key=lambda candidate: live_text(candidate) or "")
     start = int(text_digest(f"{kernel}\n{key}")[:8], 16)
     return ordered[(start + rank) % len(ordered)]
