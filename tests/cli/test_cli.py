@@ -409,9 +409,10 @@ def test_what_a_report_cannot_do_is_a_usage_error(sqlite_cli: Cli, words: tuple[
 
 def test_a_page_that_cannot_be_written_or_compared_says_so(sqlite_cli: Cli, tmp_path: Path) -> None:
     sqlite_cli("ingest", H200, "--run", "july")
-    done = sqlite_cli("report", "--html", tmp_path / "no" / "page.html")
+    (tmp_path / "file").touch()
+    done = sqlite_cli("report", "--html", tmp_path / "file" / "page.html")
     assert done.exit_code == 1
-    assert "No such file or directory" in done.stderr
+    assert "page.html: cannot be written" in done.stderr
     done = sqlite_cli("report", "--html", tmp_path / "page.html", "--against", "june")
     assert done.exit_code == 1
     assert "june: no table file or run has this name" in done.stderr
