@@ -296,7 +296,7 @@ def test_functions_that_share_a_name_are_compared_by_their_source_in_any_order(r
 def test_ranks_that_run_different_code_under_one_name_are_named(ranks: Any) -> None:
     """Ranks 1 and 2 run the same code and differ in its config; rank 0 runs other code."""
     for out in ranks:
-        assert "1 of 2 entries differ between 3 ranks: pkg.ops.stale" in out["text"]
+        assert "3 ranks chose different configs for 1 of 2 entries: pkg.ops.stale" in out["text"]
         assert "ranks 0" not in out["text"]
         assert out["result"] == (True, 2, ("pkg.ops.stale",))
     said = [[line for line in out["lines"] if "different code under the name pkg.ops.stale" in line] for out in ranks]
