@@ -2,6 +2,7 @@
 
     python benchmarks/bench_launch.py              # needs a GPU; with --fake, measures only host code, anywhere
     python benchmarks/bench_launch.py --cold       # also measures cold starts, autotuned and pinned
+    python benchmarks/bench_launch.py --fla        # also measures a kernel of flash-linear-attention
 
 Needs torch and Triton. Prints one line of JSON, then a table. Each time is the median over rounds of the mean host
 time of a launch, in microseconds. Rounds of the three kinds alternate, so that a change of clock or load affects all
@@ -37,6 +38,7 @@ sys.path.insert(0, str(ROOT))
 
 from tuning_registry import merge_records, write
 from tuning_registry.runtime import install, uninstall
+from tuning_registry.runtime.triton import shortcuts
 
 CANDIDATES = [
     triton.Config({"BLOCK": b}, num_warps=w, num_stages=s) for b in (64, 128, 256) for w in (1, 2, 4) for s in (1, 2)
@@ -106,6 +108,48 @@ def measure(rounds: int = 41, launches: int = 200, fake: bool = False) -> dict[s
     return found
 
 
+def measure_fla(rounds: int = 41, launches: int = 200) -> dict[str, float]:
+    """Median microseconds a launch of fla's `l2norm_fwd_kernel`; `whole_us` is pinned without the shortcut past fla's `run`."""
+    from fla.modules.norm.l2norm import l2norm_fwd_kernel as kernel
+
+    kernel.configs = kernel.configs[:2]  # few to compile
+    x, y = (torch.randn(64, 64, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    arguments = {
+        "x": x,
+        "y": y,
+        "rstd": torch.empty(64, device="cuda"),
+        "eps": 1e-6,
+        "T": 64,
+        "D": 64,
+        "BD": 64,
+        "NB": 1,
+    }
+    config = kernel.configs[0]
+
+    def launch() -> None:
+        kernel[(1,)](**arguments)
+
+    def launch_jit() -> None:
+        kernel.fn[(1,)](**arguments, **config.all_kwargs())
+
+    stored = {"kwargs": config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+    may_skip = shortcuts.may_skip
+    times: dict[str, list[float]] = {"jit_us": [], "stock_us": [], "whole_us": [], "pinned_us": []}
+    with tempfile.TemporaryDirectory() as folder:
+        write("sm999", {"l2norm_fwd_kernel": {"*": stored}}, Path(folder) / "sm999.json")
+        policy = {"mode": "pinned", "arch": "sm999", "table_path": folder, "on_miss": "error"}
+        for _ in range(rounds):
+            times["jit_us"].append(mean_us(launch_jit, launches, fake=False))
+            times["stock_us"].append(mean_us(launch, launches, fake=False))
+            for kind, skips in (("whole_us", lambda _: False), ("pinned_us", may_skip)):
+                shortcuts.may_skip = skips
+                install(policy)
+                times[kind].append(mean_us(launch, launches, fake=False))
+                uninstall()
+    shortcuts.may_skip = may_skip
+    return {kind: round(statistics.median(each), 3) for kind, each in times.items()}
+
+
 def mean_us(call: Any, launches: int, fake: bool) -> float:
     """Host time of one launch in microseconds: the mean of a batch short enough for the GPU's queue."""
     for _ in range(10):
@@ -155,6 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fake", action="store_true", help="Measure only the autotuner's host code; needs no GPU.")
     parser.add_argument("--cold", action="store_true", help="Also measure cold starts.")
+    parser.add_argument("--fla", action="store_true", help="Also measure a kernel of flash-linear-attention.")
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--launches", type=int, default=200)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -169,13 +214,16 @@ def main() -> None:
     }  # fmt: skip
     for call in figures.values():
         call["ratio"] = round(call["pinned_us"] / call["stock_us"], 3)
+    fla = {"fla_l2norm_fwd": measure_fla(options.rounds, options.launches)} if options.fla and not options.fake else {}
     cold = {"cold": cold_start()} if options.cold and not options.fake else {}
-    print(json.dumps({**where, **figures, **cold}))
+    print(json.dumps({**where, **figures, **fla, **cold}))
     print(f"{'':<12}{'JIT us':>10}{'stock us':>10}{'pinned us':>10}{'pinned/stock':>14}")
     for style, call in figures.items():
         print(
             f"{style:<12}{call['jit_us']:>10.2f}{call['stock_us']:>10.2f}{call['pinned_us']:>10.2f}{call['ratio']:>14.3f}"
         )
+    for name, kinds in fla.items():
+        print(name, ", ".join(f"{kind.removesuffix('_us')} {time_us:.2f} us" for kind, time_us in kinds.items()))
     if cold:
         print(f"cold start: autotuned {cold['cold']['autotuned_s']} s, pinned {cold['cold']['pinned_s']} s")
 

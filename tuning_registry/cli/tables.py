@@ -59,14 +59,14 @@ def export(
             "median time, if all of them were timed).",
         ),
     ] = Ties.TEXT,
-    evidence: Annotated[
+    no_evidence: Annotated[
         bool,
         typer.Option(
-            "--evidence/--no-evidence",
-            help="Write how much slower each timed candidate is on each key. Jobs use it to choose for keys that are not "
-            "in the table.",
+            "--no-evidence",
+            help="Leave out how much slower each timed candidate is on each key. Jobs use it to choose for keys that are "
+            "not in the table.",
         ),
-    ] = True,
+    ] = False,
     generalize: Annotated[
         float | None,
         typer.Option(
@@ -104,7 +104,7 @@ def export(
         min_agreement=min_agreement,
         policy=policy,
         ties=ties,
-        evidence=evidence,
+        evidence=not no_evidence,
         generalize_percent=generalize,
         max_regression_percent=max_regression,
         replaced=_replaced_table(output) if max_regression is not None else None,
@@ -168,6 +168,16 @@ def write_export(made: Export, output: Path | None) -> None:
     for what, count in notes.items():
         if count:
             print_message(f"note: {what.format(count_of(count, 'entry'))}")
+    if made.in_shares:
+        print_message(
+            f"{count_of(made.in_shares, 'entry')} timed in shares: each candidate by "
+            f"{_ranks(made.fewest_ranks, made.most_ranks)}"
+        )
+    if made.unvoted:
+        print_message(
+            f"note: {count_of(made.unvoted, 'entry')} timed in shares (split) cast no votes and are left out; "
+            "--policy fastest elects them as well"
+        )
     if made.saving is not None:
         print_message(
             f'"*" entries for {count_of(made.saving.kernels, "kernel")} saved {count_of(made.saving.saved, "entry")}; '
@@ -182,6 +192,10 @@ def write_export(made: Export, output: Path | None) -> None:
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
     recordings = made.payload["tuning_registry"]["recordings"]
     print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.selection_digest[:16]}")
+
+
+def _ranks(fewest: int, most: int) -> str:
+    return count_of(most, "rank") if fewest == most else f"{fewest} to {most} ranks"
 
 
 @command(

@@ -23,6 +23,7 @@ from tuning_registry.runtime.triton import coverage, watch
 from tuning_registry.runtime.triton.adapter import Adapter, current_target
 from tuning_registry.runtime.triton.coverage import Coverage, CoverageReport
 from tuning_registry.runtime.triton.keys import Call, is_interpreted, source_hash
+from tuning_registry.runtime.triton.share import SHARE, Share
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
 
 if TYPE_CHECKING:
@@ -100,6 +101,15 @@ class Session:
         """What the table's bans leave of the candidates that Triton is about to time (`Pinning.allowed`)."""
         return self._pinning.allowed(call, pruned)
 
+    def share(self, call: Call, pruned: Any) -> Any:
+        """What this rank times, if ranks share the work (`Recorder.share`); None for all candidates."""
+        if self.policy.split is None or self.policy.mode != "record":
+            return None
+        key = self.key(call)
+        device = self.devices.current()
+        recorder = None if key is None else self._recorder_for(call.autotuner, device)
+        return None if recorder is None or key is None else recorder.share((device.arch, call.kernel, key), pruned)
+
     def key(self, call: Call) -> str | None:
         """The shape key of a call; None if it has none, or if its kernel is out of scope."""
         if not self.policy.in_scope(call.kernel):
@@ -148,6 +158,8 @@ class Session:
         device = self.devices.current()
         if tuning.winner is not None:
             source = watch.TIMED if tuning.origin == watch.UNMEASURED else tuning.origin
+            if isinstance(tuning.candidates, Share):
+                source = SHARE
             self._note(tuning.autotuner, device.arch, kernel, key, tuning.winner, source,
                        is_launching=watch.launch_of(tuning.autotuner))  # fmt: skip
         records = self.policy.mode == "record" or (self.policy.mode == "pinned" and self.policy.on_miss == "tune")

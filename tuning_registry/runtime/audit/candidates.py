@@ -118,7 +118,7 @@ class _Audit:
             for number, runs in enumerate(hashes)
         ]
 
-    # See docs/decisions.md, D92.
+    # See docs/decisions.md, D93.
     def _compared(self, found: list[AuditedCandidate], candidates: dict[str, Any]) -> list[AuditedCandidate]:
         """The candidates with their differences from the results that most of them agree with.
 
@@ -156,7 +156,7 @@ class _Audit:
         within = all(difference <= (self._tolerance if tolerance_of([dtype]) else 0.0) for dtype, difference in found)
         return max((difference for _, difference in found), default=0.0), within
 
-    # See docs/decisions.md, D93.
+    # See docs/decisions.md, D94.
     def _run(self, candidate: Any, copies: Copies) -> bool:
         """Run a candidate as the launch after a tuning does; whether it ran."""
         copies.restore()

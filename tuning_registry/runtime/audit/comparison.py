@@ -46,7 +46,7 @@ def tolerance_of(dtypes: Iterable[Any]) -> float:
     return max((TOLERANCES[str(one).removeprefix("torch.")] for one in floats if one is not None), default=0.0)
 
 
-# See docs/decisions.md, D91.
+# See docs/decisions.md, D92.
 def relative_difference(mine: Any, other: Any, before: Callable[[int, int], Any]) -> float:
     """The largest relative difference of two results, from 0 to 2.
 

@@ -15,7 +15,7 @@ _FIRST: Final = 0xFF51AFD7ED558CCD - (1 << 64)
 _SECOND: Final = 0xC4CEB9FE1A85EC53 - (1 << 64)
 
 
-# See docs/decisions.md, D90.
+# See docs/decisions.md, D91.
 def memory_digest(data: Any) -> Any:
     """A 64-bit hash of some memory, as a tensor on its device; nothing waits for the device.
 

@@ -23,7 +23,9 @@ from tuning_registry.runtime.policies.fields import (
     check_names,
     check_optional_text,
     check_record_path,
+    check_repeats,
     check_run,
+    check_split,
     check_steps,
     check_table_path,
     declaration_of,
@@ -36,6 +38,7 @@ from tuning_registry.runtime.policies.fields import (
     parse_integer,
     parse_names,
     parse_paths,
+    parse_split,
 )
 
 MODES: Final = ("auto", "pinned", "record", "off")
@@ -99,6 +102,21 @@ class AutotunePolicy:
             "Prefix of the recording files, or a database URL (sqlite:///FILE, postgresql://...). Mode record requires it; "
             "mode pinned records its misses there, and with on_miss tune the votes on them.",
             check_record_path, metavar="PREFIX|URL",
+        ),
+    )  # fmt: skip
+    split: int | str | None = field(
+        default=None,
+        metadata=declare(
+            "Share the timing of a recording run: each rank times a part of every kernel's candidates. Either how many ranks "
+            "share, or node for the ranks of each node. Such a run casts no votes; elect its table with export --policy fastest.",
+            check_split, parse=parse_split, metavar="RANKS|node",
+        ),
+    )  # fmt: skip
+    split_repeats: int = field(
+        default=2,
+        metadata=declare(
+            "How many of the ranks that share the work time each candidate.",
+            check_repeats, parse=parse_integer, metavar="RANKS",
         ),
     )  # fmt: skip
     on_miss: str = field(

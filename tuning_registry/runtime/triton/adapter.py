@@ -26,6 +26,7 @@ from tuning_registry.runtime.triton.fastpath import (
 from tuning_registry.runtime.triton.keys import Call, kernel_name
 from tuning_registry.runtime.triton.patches import ListenerSlot, Patches, has_listener, tells_listener
 from tuning_registry.runtime.triton.pruning import PROBE, ask_pruning
+from tuning_registry.runtime.triton.shortcuts import Shortcuts
 from tuning_registry.runtime.triton.watch import SINGLE, Handler, Launch, Watch
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
 
@@ -53,6 +54,7 @@ class Adapter:
         self._at_first = at_first
         self.patches = Patches(self._class)
         self.attribute = f"{ATTRIBUTE}{next(_numbers)}"
+        self._shortcuts = Shortcuts(self.attribute)
         self._watch = Watch(handler)
         self._gives_way = _errors_before_launch()
         knobs = _autotuning_knobs()
@@ -90,6 +92,7 @@ class Adapter:
         """
         self._successor = successor
         self._attached = False
+        self._shortcuts.take_out()
         self.patches.take_out(None if successor is None else successor.patches)
         if self._slot is not None:
             self._slot.take_out()
@@ -161,6 +164,9 @@ class Adapter:
             candidate = launch.candidate
             pin = LEFT_TO_TRITON if candidate is None else (candidate, candidate.all_kwargs())
             guarded("keeping a pin", remember, self._pins_of(call.autotuner), call, pin)
+            guarded("shortening a launch", self._shortcuts.put_in, type(call.autotuner))
+            if not self._attached:  # another policy has come meanwhile
+                self._shortcuts.take_out()
 
     def _pins_of(self, autotuner: Any) -> Pins:
         pins: Pins | None = vars(autotuner).get(self.attribute)
@@ -189,6 +195,9 @@ class Adapter:
             call = Call(autotuner, args, kwargs)
             allowed = guarded("reading the bans", self._handler.allowed, call, pruned)
             pruned = pruned if allowed is None else allowed
+            if not self._times_its_own_way(autotuner):
+                share = guarded("sharing the work", self._handler.share, call, pruned)
+                pruned = pruned if share is None else share
             going_on = guarded("watching a tuning", self._on_prune, call, pruned)
             return pruned if going_on is None else going_on
 
@@ -196,10 +205,14 @@ class Adapter:
 
     def _on_prune(self, call: Call, pruned: Any) -> Any:
         autotuner, doubt = call.autotuner, ""
-        if inspect.getattr_static(autotuner, "_bench") is not vars(self._class)["_bench"]:
+        if self._times_its_own_way(autotuner):
             in_capture = guarded("asking for a graph capture", is_capturing)
             doubt = coverage.IN_CAPTURE if in_capture else coverage.OWN_TIMING
         return self._begin(call, pruned, doubt)
+
+    def _times_its_own_way(self, autotuner: Any) -> bool:
+        """Whether its class replaces the function that times a candidate, so that ours is not called."""
+        return inspect.getattr_static(autotuner, "_bench") is not vars(self._class)["_bench"]
 
     def _begin(self, call: Call, pruned: Any, doubt: str) -> Any:
         autotuner = call.autotuner
@@ -237,6 +250,10 @@ class Adapter:
                 return original(autotuner, *args, config=config, **meta)
             if guarded("reading the bans", self._is_banned, Call(autotuner, args, meta), config):
                 return [float("inf")] * 3  # as Triton does for a config that does not run
+            again = guarded("sharing the work", self._watch.timed_before, autotuner, config)
+            if again is not None:
+                guarded("watching a tuning", self._on_timed, autotuner, args, meta, config, again)
+                return again
             try:
                 if guarded("asking for a graph capture", is_capturing):
                     raise LaunchError(

@@ -73,19 +73,22 @@ class Pins:
 UNSEEN: Final = Pins(types.SimpleNamespace(configs=(), fn=None), None)
 
 
-def make_run(original: Callable[..., Any], begin: Callable[..., Any], attribute: str) -> Callable[..., Any]:
-    """A replacement for `Autotuner.run`.
+def make_run(
+    original: Callable[..., Any], begin: Callable[..., Any], attribute: str, only: type | None = None
+) -> Callable[..., Any]:
+    """A replacement for `Autotuner.run`, or for that of a subclass.
 
     Args:
         original: Triton's own function.
         begin: Called with `original`, autotuner, args and kwargs at the first launch of a key; decides, launches, and
             stores the pin for the next launch.
         attribute: Name of the attribute that holds an autotuner's pins.
+        only: The only class whose launches may find a pin here; None for all.
     """
 
     def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         pins = getattr(self, attribute, UNSEEN)
-        if pins is None:
+        if pins is None or (only is not None and type(self) is not only):
             return original(self, *args, **kwargs)
         fn, configs = self.fn, self.configs
         # Only the lookup is inside the try: an exception of the kernel belongs to the caller.

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.triton.keys import Call
+from tuning_registry.runtime.triton.share import Share
 
 TIMED: Final = "timed"
 ECHO: Final = "echo"
@@ -29,7 +30,7 @@ class Tuning:
         autotuner: The live autotuner.
         kernel: Qualified kernel name.
         key: Shape key of the call; None if it has none, or if its kernel is out of scope.
-        candidates: The candidates that pruning left; None if pruning was not seen.
+        candidates: The candidates that pruning left; None if pruning was not seen; a `Share` if other ranks time the rest.
         is_whole: Whether `candidates` is complete.
         is_told: Whether Triton will tell its listener which candidate it chose.
         timings: `[median, p20, p80]` in ms by candidate, as measured; empty for an echo.
@@ -107,6 +108,9 @@ class Handler(Protocol):
             LaunchError: All of them are banned.
         """
 
+    def share(self, call: Call, pruned: Any) -> Any:
+        """What this rank times of the candidates that Triton would time, a `Share`; None means all of them."""
+
     def device_index(self) -> Callable[[], int] | None:
         """A function that returns the current device's index; None if all visible devices have one architecture."""
 
@@ -150,7 +154,8 @@ class Watch:
             tuning.candidates = []
             pruned = self._noting(tuning, pruned)
         elif hasattr(pruned, "__len__"):
-            tuning.candidates, tuning.is_whole = list(pruned), True
+            # A share may grow while Triton times it.
+            tuning.candidates, tuning.is_whole = pruned if isinstance(pruned, Share) else list(pruned), True
             if not tuning.candidates:
                 return pruned
         self._open(tuning)
@@ -185,7 +190,17 @@ class Watch:
             tuning.key = self._handler.key(call)
         tuning.calls += 1
         tuning.timings[candidate] = timing
+        share = tuning.candidates
+        if isinstance(share, Share) and tuning.calls == len(share) and all(map(has_failed, tuning.timings.values())):
+            share.go_on()
         self._finish_if_measured(tuning)
+
+    def timed_before(self, autotuner: Any, candidate: Any) -> Any:
+        """The timing of a candidate that this rank's share holds a second time; None if it was not timed yet."""
+        tuning = self.find(autotuner)
+        if tuning is None or not isinstance(tuning.candidates, Share):
+            return None
+        return tuning.timings.get(candidate)
 
     def listened(self, tuning: Tuning, event: Mapping[str, Any]) -> None:
         """Triton has told its listener."""

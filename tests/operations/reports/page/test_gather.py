@@ -20,6 +20,7 @@ from tuning_registry.operations.overrides import add_override
 from tuning_registry.operations.reports.costs import find_costs
 from tuning_registry.operations.reports.page.gather import ReportOptions, gather_report
 from tuning_registry.operations.reports.page.unseen import KernelKeys, what_unseen_keys_get
+from tuning_registry.rules.overrides import Overrides
 
 A, B, C = config(B=1), config(B=2), config(B=3)
 
@@ -133,7 +134,7 @@ def test_missed_keys_come_before_examples(store: Store, tmp_path: Path) -> None:
         ("D=160|torch.float32", 0),
         ("D=512|torch.float32", 0),
     ]
-    assert [(one.config, one.nearest) for one in kernel.keys] == [
+    assert [(one.config, one.nearest and one.nearest.key) for one in kernel.keys] == [
         (config_text(A), "D=64|torch.float32"),
         (config_text(B), "D=256|torch.float32"),
         (config_text(B), "D=256|torch.float32"),
@@ -143,12 +144,12 @@ def test_missed_keys_come_before_examples(store: Store, tmp_path: Path) -> None:
 def test_the_rule_is_tested_on_keys_left_out() -> None:
     a, b = config_text(A), config_text(B)
     kernel = KernelKeys(winners={"D=1": a, "D=2": a, "D=4": a}, medians={f"D={n}": {a: 1.0, b: 1.5} for n in (1, 2, 4)})
-    (found,) = what_unseen_keys_get({("sm90", "k"): kernel}, [])
+    (found,) = what_unseen_keys_get({("sm90", "k"): kernel}, [], Overrides())
     assert found.left_out == (0.0, 0.0, 0.0)
     kernel.medians["D=4"] = {a: 1.5, b: 1.0}
-    assert what_unseen_keys_get({("sm90", "k"): kernel}, [])[0].left_out[-1] == 50.0
+    assert what_unseen_keys_get({("sm90", "k"): kernel}, [], Overrides())[0].left_out[-1] == 50.0
     alone = KernelKeys(winners={"*": b, "odd": a})
-    (found,) = what_unseen_keys_get({("sm90", "k"): alone}, [])
+    (found,) = what_unseen_keys_get({("sm90", "k"): alone}, [], Overrides())
     assert (found.any_key, found.recorded, found.keys, found.left_out) == (b, 1, (), ())
 
 

@@ -78,7 +78,9 @@ def gather_report(store: Store, selection: Selection, options: ReportOptions | N
         entries=sorted(entries, key=worst_first),
         fleet=compare_ranks(store, selection),
         misses=misses,
-        unseen=what_unseen_keys_get(gathering.kernels, [miss for miss in misses if not miss.recorded]),
+        unseen=what_unseen_keys_get(
+            gathering.kernels, [miss for miss in misses if not miss.recorded], election.overrides
+        ),
         environments=environments,
         comparison=comparison,
     )
