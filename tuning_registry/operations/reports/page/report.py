@@ -14,6 +14,7 @@ from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.operations.reports.costs import CONFLICT, DisagreementCost, most_costly_first
 from tuning_registry.operations.reports.misses import MissedEntry
 from tuning_registry.operations.reports.ranks import Fleet
+from tuning_registry.rules.audits import AuditedConfig
 from tuning_registry.rules.evidence import Slowdown
 from tuning_registry.rules.near_keys import NearKey
 from tuning_registry.rules.table_diff import EntryChange
@@ -48,6 +49,7 @@ class Candidate:
         timed_by: Number of ranks on which it was timed and worked.
         failed_on: Number of ranks on which it failed.
         is_banned: Whether a ban keeps it from being elected.
+        audited: What audits say about its results; None if it was not audited.
     """
 
     config: str
@@ -59,6 +61,7 @@ class Candidate:
     timed_by: int
     failed_on: int
     is_banned: bool
+    audited: AuditedConfig | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
