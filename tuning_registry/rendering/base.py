@@ -1,4 +1,4 @@
-"""Values as aligned columns, JSON or CSV. Returns strings and prints nothing."""
+"""Values as aligned columns, JSON, CSV or Markdown. Returns strings and prints nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tuning_registry.errors import printable
 from tuning_registry.model.canonical import dump_json
+from tuning_registry.rendering.markdown import markdown_table
 
 if TYPE_CHECKING:
     from tuning_registry.model.results import Result
@@ -26,6 +27,7 @@ class Format(StrEnum):
     table = "table"
     json = "json"
     csv = "csv"
+    markdown = "markdown"
 
 
 def render_results(
@@ -34,6 +36,7 @@ def render_results(
     columns: Sequence[str],
     text: Callable[[Sequence[R]], str],
     rows: Callable[[R], Iterable[Record]] | None = None,
+    markdown: Callable[[Sequence[R]], str] | None = None,
 ) -> str:
     """Results in the requested format.
 
@@ -45,6 +48,7 @@ def render_results(
         columns: The columns of the CSV.
         text: Makes the table for people.
         rows: Makes the CSV rows of one result; by default one row, its `to_dict()`.
+        markdown: Makes the Markdown; by default a table of the CSV rows.
     """
 
     def csv_rows() -> Iterable[Record]:
@@ -56,6 +60,7 @@ def render_results(
         columns=columns,
         rows=csv_rows,
         text=lambda: text(results),
+        markdown=None if markdown is None else lambda: markdown(results),
     )
 
 
@@ -66,6 +71,7 @@ def render(
     columns: Sequence[str],
     rows: Callable[[], Iterable[Record]],
     text: Callable[[], str],
+    markdown: Callable[[], str] | None = None,
 ) -> str:
     """The only place that knows the formats.
 
@@ -75,10 +81,15 @@ def render(
         columns: The columns of the CSV.
         rows: Makes the rows of the CSV.
         text: Makes the table for people.
+        markdown: Makes the Markdown; by default a table of the CSV rows.
     """
     if style is Format.json:
         return render_json(data())
-    return render_csv(rows(), columns) if style is Format.csv else text()
+    if style is Format.csv:
+        return render_csv(rows(), columns)
+    if style is Format.markdown:
+        return markdown() if markdown else markdown_table(list(rows()), columns)
+    return text()
 
 
 def render_json(value: object) -> str:

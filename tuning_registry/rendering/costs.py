@@ -11,7 +11,8 @@ from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, Record, join_lines, render_results
-from tuning_registry.rendering.votes import entry_title, tie_mark, voters_text
+from tuning_registry.rendering.markdown import markdown_page, markdown_table
+from tuning_registry.rendering.votes import CHOICE_COLUMNS, choice_rows, entry_title, tie_mark, voters_text
 from tuning_registry.wording import count_of, slower_text
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
@@ -38,11 +39,46 @@ _INDENT: Final = " " * 6
 _SAME: Final = "no clear difference"
 
 
-def render_costs(costed: Sequence[DisagreementCost], style: Format) -> str:
-    """Every disagreement, the most costly first: its verdict, the cost of the winner, and how each choice compares."""
-    return render_results(
-        costed, style, (*_ENTRY, *_CHOICE, *GROUP), lambda found: "\n".join(map(_block, found)), _rows
-    )
+def render_costs(costed: Sequence[DisagreementCost], style: Format, heading: str = "") -> str:
+    """Every disagreement, the most costly first: its verdict, the cost of the winner, and how each choice compares.
+
+    Args:
+        costed: The disagreements.
+        style: The format.
+        heading: The first line of the Markdown.
+    """
+
+    def markdown(found: Sequence[DisagreementCost]) -> str:
+        columns = (
+            "verdict",
+            *CHOICE_COLUMNS[:5],
+            "than_the_elected_one",
+            "elected_one_on_these_ranks",
+            "chosen_by",
+            *GROUP,
+        )
+        return markdown_page(heading, markdown_table([row for one in found for row in _markdown_rows(one)], columns))
+
+    def text(found: Sequence[DisagreementCost]) -> str:
+        return "\n".join(map(_block, found))
+
+    return render_results(costed, style, (*_ENTRY, *_CHOICE, *GROUP), text, _rows, markdown)
+
+
+def _markdown_rows(found: DisagreementCost) -> Iterable[Record]:
+    for place, (row, gap) in enumerate(zip(choice_rows(found.entry), (None, *found.gaps), strict=True)):
+        own = None if gap is None else gap.winner_slower_percent
+        yield {
+            **row,
+            "verdict": "" if place else found.verdict,
+            "than_the_elected_one": None if gap is None else _beyond(gap.slower_percent, gap.noise_percent),
+            "elected_one_on_these_ranks": None if gap is None or own is None else _beyond(own, gap.noise_percent),
+        }
+
+
+def _beyond(percent: float, noise: float) -> str:
+    """A slowdown in words, if the noise leaves one."""
+    return f"{_SAME if abs(percent) <= noise else slower_text(percent)} (noise {noise:.1f} %)"
 
 
 def _rows(found: DisagreementCost) -> Iterable[Record]:

@@ -10,6 +10,7 @@ from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, Record, join_lines, render_results
+from tuning_registry.rendering.markdown import markdown_page, markdown_table
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
@@ -31,6 +32,7 @@ _DISAGREEMENT: Final = (
     "sources",
     *GROUP,
 )
+CHOICE_COLUMNS: Final = ("arch", "kernel", "key", "config", "votes", "chosen_by", *GROUP)  # of a table in Markdown
 
 
 def render_winners(entries: Sequence[Winner], style: Format) -> str:
@@ -61,9 +63,32 @@ def _marks(entry: Winner) -> str:
     return "".join(f"  [{mark}]" for mark in marks if mark)
 
 
-def render_disagreements(entries: Sequence[EntryVotes], style: Format) -> str:
-    """Every entry on which ranks disagree: each config with its votes and the ranks behind it."""
-    return render_results(entries, style, _DISAGREEMENT, lambda found: "\n".join(map(_block, found)), _rows)
+def render_disagreements(entries: Sequence[EntryVotes], style: Format, heading: str = "") -> str:
+    """Every entry on which ranks disagree: each config with its votes and the ranks behind it.
+
+    Args:
+        entries: The entries.
+        style: The format.
+        heading: The first line of the Markdown.
+    """
+
+    def markdown(found: Sequence[EntryVotes]) -> str:
+        rows = [row for entry in found for row in choice_rows(entry)]
+        return markdown_page(heading, markdown_table(rows, CHOICE_COLUMNS))
+
+    return render_results(entries, style, _DISAGREEMENT, lambda found: "\n".join(map(_block, found)), _rows, markdown)
+
+
+def choice_rows(entry: EntryVotes) -> Iterable[Record]:
+    """One row per config; only the first one names the entry."""
+    names = {**entry.head(), **entry.versions()}
+    for place, choice in enumerate(entry.choices):
+        yield {
+            **(dict.fromkeys(names, "") if place else names),
+            "config": choice.config,
+            "votes": f"{choice.count}/{entry.votes}",
+            "chosen_by": voters_text(choice.voters),
+        }
 
 
 def _rows(entry: EntryVotes) -> Iterable[Record]:
