@@ -21,8 +21,8 @@ Every figure has its spread: one key left out, the 95 % interval over resampled 
 the least and the most over random halves. Candidates are in the order of their parameters, since a recording sorts them
 by text.
 
-Ten kernels are kept: the rule was developed on the others and tested on them once. Use `--kernels development` while
-you change the rule; a rule that was changed after a look at the kept ones has no test any more.
+Ten kernels are reserved: the rule was developed on the others and tested on them once. Use `--kernels development` while
+you change the rule; a rule that was changed after a look at the reserved ones has no test any more.
 """
 
 # ruff: noqa: E402 - the package is found first
@@ -262,7 +262,7 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path, default=SHIPPED)
     parser.add_argument("--fresh", nargs="+", type=Path, default=[], help="recordings of other keys of these kernels")
     parser.add_argument("--rounds", type=int, default=20, help="how many random halves")
-    parser.add_argument("--kernels", choices=("development", "kept", "both"), default="both")
+    parser.add_argument("--kernels", choices=("development", "reserved", "both"), default="both")
     parser.add_argument("--kernel", action="append", help="only kernels of this function name; may be repeated")
     parser.add_argument("--verbose", action="store_true", help="also the worst keys")
     parser.add_argument("--json", type=Path, help="write every miss to this file")
@@ -274,8 +274,10 @@ def main() -> None:
     found: list[Miss] = []
     summary: list[Sequence[str]] = []
     noise = ""
-    for group in ("development", "kept") if options.kernels == "both" else (options.kernels,):
-        kernels = {kernel: keys for kernel, keys in every.items() if (bare_name(kernel) in FINAL) == (group == "kept")}
+    for group in ("development", "reserved") if options.kernels == "both" else (options.kernels,):
+        kernels = {
+            kernel: keys for kernel, keys in every.items() if (bare_name(kernel) in FINAL) == (group == "reserved")
+        }
         if not kernels:
             continue
         print(f"\n# {group}: {len(kernels)} kernels, {sum(map(len, kernels.values()))} keys, "

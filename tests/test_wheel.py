@@ -92,6 +92,7 @@ def test_the_main_job(installed: Installed, tmp_path: Path) -> None:
         ("ingest", H200, "--run", "demo", "--triton", "3.6.0"),
         ("db", "check"),
         ("export", "--arch", "sm90", "-o", table),
+        ("report", "--html", tmp_path / "report.html"),
     ):
         result = installed.registry("--db", database, *words)
         assert result.returncode == 0, result.stderr

@@ -23,6 +23,7 @@ from tuning_registry.operations.election.tally import EntryVotes, Winner, find_d
 from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
+from tuning_registry.operations.reports.audits import EntryAudit, find_audits
 from tuning_registry.operations.reports.costs import DisagreementCost, find_costs
 from tuning_registry.operations.reports.explain import explain
 from tuning_registry.operations.reports.explained import Explanation
@@ -282,6 +283,17 @@ class Registry:
         """
         return find_costs(self._store, _selection(filters))[0]
 
+    def audits(self, **filters: Unpack[Filters]) -> list[EntryAudit]:
+        """What audits found about the candidates of each entry: classes of equal bits, and those that need attention.
+
+        Args:
+            filters: See `Filters`.
+
+        Raises:
+            SelectionError: A package filter names a distribution that owns no recorded kernel.
+        """
+        return find_audits(self._store, _selection(filters))
+
     def explain(
         self,
         arch: str,
@@ -392,6 +404,7 @@ class Registry:
         generalize_percent: float | None = None,
         max_regression_percent: float | None = None,
         replaced: TunedTable | PathLike | None = None,
+        same_bits_as: TunedTable | PathLike | None = None,
         min_votes: int = 1,
         min_agreement: float = 0.0,
         **filters: Unpack[VoteFilters],
@@ -411,6 +424,8 @@ class Registry:
                 percent; None to keep every entry.
             max_regression_percent: Refuse to make an entry of `replaced` slower than this, in percent; None to allow it.
             replaced: The table that the new one will replace, or its path.
+            same_bits_as: Replace a config of this table (or its path) only by one that audits found to give the same
+                bits. Needs a policy that judges by time.
             min_votes: Leave out entries with fewer votes.
             min_agreement: Leave out entries whose winner has a smaller share of the votes, from 0 to 1.
             filters: See `VoteFilters`.
@@ -424,7 +439,8 @@ class Registry:
         selection = _selection(filters, VoteFilters, arch=arch)
         options = ExportOptions(min_votes=min_votes, min_agreement=min_agreement, policy=policy,
                                 ties=ties, evidence=evidence, generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
-                                replaced=_table(replaced) if replaced is not None else None)  # fmt: skip
+                                replaced=_table(replaced) if replaced is not None else None,
+                                same_bits_as=_table(same_bits_as) if same_bits_as is not None else None)  # fmt: skip
         return ExportedTable(export_table(self._store, selection, options), self._store, selection, options)
 
     def exports(self, digest: str | None = None, *, arch: str | None = None) -> list[ExportRecord]:

@@ -217,21 +217,7 @@ def main() -> int:
                         copy_compiled(caches / f"stock-1-{rank}", caches / f"stock-2-{rank}")
                 driver.job(name, policies[name], options.job_limit_s)
                 if name == "recorded" and "error" not in driver.jobs[name]:
-                    try:
-                        driver.elect()
-                    except Exception:  # TEMPORARY
-                        sys.path.insert(0, str(HERE.parent.parent))
-                        from tuning_registry import count_votes, disagreements, merge_records, write
-
-                        files = sorted(folder.glob("rec.*.json"))
-                        ((arch, kernels),) = merge_records(files).items()
-                        for policy in ("majority", "fastest"):
-                            (folder / "tables" / policy).mkdir(parents=True, exist_ok=True)
-                            write(arch, kernels, folder / "tables" / policy / f"{arch}.json")
-                        driver.jobs[name] |= {
-                            "entries": sum(map(len, kernels.values())),
-                            "disagreements": len(disagreements(count_votes(files))),
-                        }
+                    driver.elect()
             except Exception as error:  # noqa: BLE001 - the other jobs still tell something
                 driver.jobs.setdefault(name, {})["error"] = f"{type(error).__name__}: {error}"
                 print(f"{name}: {error}", flush=True)

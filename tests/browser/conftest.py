@@ -108,6 +108,7 @@ def write_fleet(folder: Path) -> None:
             {"sm90": {kernel: keys, other: {"M=1": config()}}}, rank, run="july", rank=rank, host=f"node{rank // 4}",
             triton="3.6.0", device={"name": "NVIDIA H200", "arch": "sm90"}, timings={"sm90": {kernel: timed}},
             observations={"sm90": {kernel: {"D=4096|torch.float32": {"reason": "miss: no key", "config": None}}}},
+            candidate_sets={"sm90": {other: {"M=1": "new" if rank else "old"}}},
         )  # fmt: skip
         before = {"sm90": {kernel: dict.fromkeys(keys, config(B=8)), old: {"M=1": config()}}}
         then = version_2(before, 100 + rank, run="june", rank=rank, host=f"node{rank // 4}", triton="3.5.0")

@@ -412,6 +412,47 @@ def test_a_mistyped_kernel_is_told_its_neighbours(sqlite_cli: Cli) -> None:
     assert "similar" not in sqlite_cli("winners", "--kernel", "l2norm_fwd_kernel", "--triton", "9").stderr
 
 
+def test_a_page_needs_no_database_and_can_go_to_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_registry("report", H200, "--html", "-")
+    assert done.returncode == 0
+    assert done.stdout.startswith("<!doctype html>")
+    assert done.stderr.startswith(
+        "wrote stdout: 45 entries of 8 ranks: 12 disagreements, 3 conflicts beyond the noise; "
+    )
+    done = run_registry("report", H200, "--html", "page.html", "--kernel", "*norm*", "--exit-code")
+    assert done.returncode == 1
+    assert "16 entries" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+    done = run_registry("report", H200, "--html", "page.html", "--kernel", "nobody")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "the files contain no votes that match")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((), "name recordings, or a page with --html FILE. registry disagreements lists those of the database"),
+        (("x", "--against", "y"), "--against needs --html FILE: only the page shows it"),
+        (("x", "--key", "y"), "--key needs --html FILE: only the page shows it"),
+    ],
+)
+def test_what_a_report_cannot_do_is_a_usage_error(sqlite_cli: Cli, words: tuple[str, ...], error: str) -> None:
+    done = sqlite_cli("report", *words)
+    assert (done.exit_code, done.stderr) == (2, f"error: {error}\n")
+
+
+def test_a_page_that_cannot_be_written_or_compared_says_so(sqlite_cli: Cli, tmp_path: Path) -> None:
+    sqlite_cli("ingest", H200, "--run", "july")
+    (tmp_path / "file").touch()
+    done = sqlite_cli("report", "--html", tmp_path / "file" / "page.html")
+    assert done.exit_code == 1
+    assert "page.html: cannot be written" in done.stderr
+    done = sqlite_cli("report", "--html", tmp_path / "page.html", "--against", "june")
+    assert done.exit_code == 1
+    assert "june: no table file or run has this name" in done.stderr
+    assert not (tmp_path / "page.html").exists()
+
+
 def test_a_report_of_no_votes_exits_1(tmp_path: Path) -> None:
     write_recording(tmp_path / "rec.rank0.json", {})
     done = run_registry("report", tmp_path)

@@ -35,7 +35,24 @@ class Backend(Live):
 
 @pytest.mark.parametrize("kind", [Live, Backend])
 @pytest.mark.parametrize(
-    "value", [64, True, 1, 1.0, 0.0, -0.0, None, "1", [1, 2], (1, 2), {"x": 1}, object(), float("nan"), b"1"], ids=repr
+    "value",
+    [
+        64,
+        True,
+        1,
+        1.0,
+        0.0,
+        -0.0,
+        None,
+        "1",
+        [1, 2],
+        (1, 2),
+        {"x": 1},
+        pytest.param(object(), id="object"),
+        float("nan"),
+        b"1",
+    ],
+    ids=repr,
 )
 def test_a_remembered_text_is_that_of_the_values(kind: Any, value: object) -> None:
     for candidate in (kind({"B": value}), kind({"B": value}, num_warps=8), kind({"C": value}, num_ctas=2),

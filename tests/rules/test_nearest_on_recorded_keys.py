@@ -32,3 +32,20 @@ def test_unseen_keys_cost_less_than_the_cheapest_estimate_and_than_the_nearest_w
     assert 1 <= benchmark.mean(ours) < benchmark.mean(winners) < benchmark.mean(cheapest)
     assert benchmark.mean(ours) - 1 < (benchmark.mean(cheapest) - 1) / 5
     assert max(ours) < max(winners) < max(cheapest)
+
+
+def test_the_benchmark_prints_every_method_for_both_groups_of_kernels(
+    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--kernel", "matrix_vector", "--kernel", "stencil", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", ["bench_misses.py", *words])
+    benchmark.main()
+    summary = capsys.readouterr().out.partition("## Summary")[2]
+    lines = [line.split(" | ") for line in summary.splitlines() if line.startswith("| ")]
+    assert lines[0][3:] == [*benchmark.METHODS, "timed again |"]
+    assert [line[0].removeprefix("| ") for line in lines[2:]] == ["development"] * 2 + ["reserved"] * 2
+    for line in lines[2:]:
+        ours, winners, cheapest, again = (float(cell.partition(",")[0]) for cell in line[3:])
+        assert 1 <= ours < cheapest
+        assert 1 <= ours <= winners + 0.01
+        assert 1 < again < 1.1

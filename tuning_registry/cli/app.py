@@ -86,6 +86,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Votes and timings": {
         "winners": votes.winners,
         "disagreements": votes.disagreements,
+        "audit": votes.audit,
         "explain": votes.explain,
         "ranks": votes.ranks,
         "kernels": votes.kernels,

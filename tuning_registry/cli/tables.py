@@ -61,14 +61,14 @@ def export(
             "median time, if all of them were timed).",
         ),
     ] = Ties.TEXT,
-    evidence: Annotated[
+    no_evidence: Annotated[
         bool,
         typer.Option(
-            "--evidence/--no-evidence",
-            help="Write how much slower each timed candidate is on each key. Jobs use it to choose for keys that are not "
-            "in the table.",
+            "--no-evidence",
+            help="Leave out how much slower each timed candidate is on each key. Jobs use it to choose for keys that are "
+            "not in the table.",
         ),
-    ] = True,
+    ] = False,
     generalize: Annotated[
         float | None,
         typer.Option(
@@ -81,6 +81,14 @@ def export(
         typer.Option(
             metavar="PERCENT",
             help="Refuse to slow down an entry of the table already in FILE by more than this.",
+        ),
+    ] = None,
+    same_bits_as: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Replace a config of this table only by one that audits found to give the same bits. Needs a policy "
+            "that judges by time.",
         ),
     ] = None,
     min_votes: Annotated[int, typer.Option(metavar="N", help="Leave out entries with fewer votes.")] = 1,
@@ -98,10 +106,11 @@ def export(
         min_agreement=min_agreement,
         policy=policy,
         ties=ties,
-        evidence=evidence,
+        evidence=not no_evidence,
         generalize_percent=generalize,
         max_regression_percent=max_regression,
         replaced=_replaced_table(output) if max_regression is not None else None,
+        same_bits_as=None if same_bits_as is None else read_table(same_bits_as),
     )
     made = export_table(store, target.selection, options)
     write_export(made, output)
@@ -151,6 +160,9 @@ def write_export(made: Export, output: Path | None) -> None:
         "{} decided with some configs banned (see registry overrides)": made.with_bans,
         "{} left out because every config is banned": made.banned_out,
         "{} without enough timings for the policy; used the majority's config": made.undecided,
+        "{} kept from the table in use: a faster config is not known to give the same bits (see registry audit)": (
+            made.kept_for_bits
+        ),
         "{} with votes that chose from other candidates than the newest recording (stale in registry winners)": (
             made.stale
         ),
@@ -158,6 +170,16 @@ def write_export(made: Export, output: Path | None) -> None:
     for what, count in notes.items():
         if count:
             print_message(f"note: {what.format(count_of(count, 'entry'))}")
+    if made.in_shares:
+        print_message(
+            f"{count_of(made.in_shares, 'entry')} timed in shares: each candidate by "
+            f"{_ranks(made.fewest_ranks, made.most_ranks)}"
+        )
+    if made.unvoted:
+        print_message(
+            f"note: {count_of(made.unvoted, 'entry')} timed in shares (split) cast no votes and are left out; "
+            "--policy fastest elects them as well"
+        )
     if made.saving is not None:
         print_message(
             f'"*" entries for {count_of(made.saving.kernels, "kernel")} saved {count_of(made.saving.saved, "entry")}; '
@@ -172,6 +194,10 @@ def write_export(made: Export, output: Path | None) -> None:
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
     recordings = made.payload["tuning_registry"]["recordings"]
     print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.selection_digest[:16]}")
+
+
+def _ranks(fewest: int, most: int) -> str:
+    return count_of(most, "rank") if fewest == most else f"{fewest} to {most} ranks"
 
 
 @command(

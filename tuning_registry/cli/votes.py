@@ -15,6 +15,7 @@ from tuning_registry.cli.options import ALL, VOTES, ExitCode, FormatOption, Poli
 from tuning_registry.errors import TableError, UsageError, printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import read_table
+from tuning_registry.rendering.audits import finding_lines, render_audits
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.costs import render_costs
 from tuning_registry.rendering.explanations import near_key_text, render_explained
@@ -125,6 +126,41 @@ def _print_mixed_code(store: Store, selection: Selection) -> None:
 
 def split_of(split: int, total: int) -> str:
     return f"{split:,} of {count_of(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
+
+
+@command(*ALL, examples=("registry audit --arch sm90", "registry audit --kernel '*norm*' --findings --format json"))
+def audit(
+    target: Target,
+    findings: Annotated[
+        bool, typer.Option("--findings", help="Show only entries with a candidate that needs attention.")
+    ] = False,
+    style: FormatOption = Format.table,
+    exit_code: Annotated[
+        bool,
+        typer.Option("--exit-code", help="Exit 1 if a candidate needs attention, or if nothing matches the filters."),
+    ] = False,
+) -> None:
+    """Show which candidates give equal bits, are outside the tolerance, or differ between runs.
+
+    Reads the audits of recording runs (policy field audit).
+    """
+    from tuning_registry.operations.reports.audits import find_audits, invariant_kernels
+
+    store = target.open()
+    found = find_audits(store, target.selection)
+    flagged = [entry for entry in found if entry.findings]
+    print_data(render_audits(flagged if findings else found, style))
+    if not found:
+        print_message(nothing_matches(store, target.selection.kernel, "audits"))
+    for line in (line for entry in flagged for line in finding_lines(entry)):
+        print_message(line)
+    kernels = invariant_kernels(found)
+    if kernels:
+        print_message(printable(f"every candidate gives equal bits: config_invariant={','.join(kernels)}"))
+    if found:
+        print_message(f"{count_of(len(found), 'audited entry')}, {len(flagged):,} with findings")
+    if exit_code and (flagged or not found):
+        raise typer.Exit(1)
 
 
 @command(

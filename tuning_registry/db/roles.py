@@ -21,6 +21,8 @@ _LOOKED_UP: Final = (
     "recordings",
     "entries",
     "configs",
+    "audit_blocks",
+    "audits",
 )
 _RECORDED: Final = (
     *_LOOKED_UP,

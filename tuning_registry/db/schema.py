@@ -10,7 +10,7 @@ import sqlalchemy as sa
 # Not Alembic's default name, which MLflow and Optuna use in a shared database.
 VERSION_TABLE: Final = "tuning_registry_alembic_version"
 # Every revision ever released, oldest first; the last is what this schema declares.
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")
 HEAD: Final = REVISIONS[-1]
 
 CURRENT: Final = ""  # in `recordings.superseded_at`: it counts
@@ -201,6 +201,28 @@ candidate_sets = sa.Table(
     sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
     sa.Column("fingerprint", ByteText, primary_key=True),
     sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
+)
+
+# What audits found: ranks that found the same share a row. `digest` is the SHA-256 of the content, with the configs'
+# texts. `results` is packed (`model.audits.pack_results`).
+audit_blocks = sa.Table(
+    "audit_blocks",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("digest", ByteText, nullable=False, unique=True),
+    sa.Column("skipped", ByteText, nullable=False),  # why the call was not audited; empty if it was
+    sa.Column("inputs", ByteText, nullable=False),  # digest: results compare if it is equal
+    sa.Column("is_seeded", sa.Boolean, nullable=False),
+    sa.Column("results", sa.LargeBinary, nullable=False),
+)
+
+audits = sa.Table(
+    "audits",
+    metadata,
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("block_id", Id, nullable=False),
     sqlite_with_rowid=False,
 )
 

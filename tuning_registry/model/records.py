@@ -231,6 +231,7 @@ MISS_REASON = "miss: "
 _NEAREST: Final = "; nearest "  # after the reason of a miss: the recorded key by which it was decided
 NOT_STATED = "none"  # how a filter selects recordings that do not state a version; not a version itself
 NO_TEXT: Final = "config that a recording cannot hold"  # a launch option out of range, for instance
+IN_SHARE: Final = "best of a share"  # of the candidates that this rank timed, when ranks shared the work
 TWO_SOURCES: Final = "two functions of this name"  # in one process: nobody can tell whose choice it is
 _TEXTS = ("run", "host", "device_name", "device_arch", "triton", "source", "id", "device_uuid")
 _COUNTS = {"rank": 0, "world_size": 1, "multiprocessor_count": 0, "attempt": 0, "local_rank": 0}

@@ -12,7 +12,7 @@ from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, Record, join_lines, render_results
 from tuning_registry.rendering.markdown import markdown_page, markdown_table
-from tuning_registry.rendering.votes import CHOICE_COLUMNS, choice_rows, entry_title, tie_mark, voters_text
+from tuning_registry.rendering.votes import CHOICE_COLUMNS, bits_mark, choice_rows, entry_title, tie_mark, voters_text
 from tuning_registry.wording import count_of, slower_text
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
@@ -32,6 +32,7 @@ _ENTRY: Final = (
     "winner_slower_than_fastest_beyond_noise",
     "fastest_config",
     "winner_failed_on_dissenters",
+    "bits",
 )
 _CHOICE: Final = ("config", "votes", "total_votes", "slower_than_winner_percent", "noise_percent", "winner_slower_percent",
                   "timed_by_ranks", "ranks", "runs")  # fmt: skip
@@ -91,7 +92,7 @@ def _block(found: DisagreementCost) -> str:
     entry = found.entry
     lines = [
         f"{found.verdict:<9}  {entry_title(entry)}",
-        _INDENT + printable(entry.key) + tie_mark(entry),
+        _INDENT + printable(entry.key) + tie_mark(entry) + bits_mark(entry),
         *(printable(_INDENT + line) for line in _summary(found)),
     ]
     width = max(len(short_config(choice.config)) for choice in entry.choices)

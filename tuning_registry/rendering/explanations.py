@@ -11,16 +11,18 @@ from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, Record, columns_in_use, join_lines, render, render_columns
 from tuning_registry.rendering.votes import entry_title, voters_text
+from tuning_registry.rules.audits import class_name
 from tuning_registry.wording import count_of, list_some
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.reports.explained import ExplainedConfig, ExplainedEntry
     from tuning_registry.operations.reports.unseen import PredictedLaunch, RankedConfig
+    from tuning_registry.rules.audits import AuditedConfig
     from tuning_registry.rules.near_keys import NearKey
 
 _COLUMNS: Final = ("arch", "kernel", "key", "elected", "why", "recordings_on_arch", "stale_recordings", "config", "votes",
                    "total_votes", "ranks", "runs", "median_ms", "timed_by_ranks", "failed_on_ranks",
-                   "slower_than_fastest_percent", "banned_by_override", *GROUP, "decided_by", "nearest_key",
+                   "slower_than_fastest_percent", "banned_by_override", "audit", *GROUP, "decided_by", "nearest_key",
                    "estimated_slower_percent", "slower_on_nearest_percent", "failed_on_nearest", "winner_of")  # fmt: skip
 _INDENT: Final = " " * 6
 _RANKED: Final = ("config", "estimated", "on_nearest_key", "winner_of")
@@ -129,7 +131,8 @@ def _shown(found: ExplainedEntry) -> list[str]:
     is_timed = any(one.timed_by or one.failed_on for one in found.configs)
     has_failed = any(one.failed_on for one in found.configs)
     timed = ["median_ms", "slower_than_fastest", "timed_by", *(["failed_on"] if has_failed else [])] if is_timed else []
-    return ["votes", *timed, "config", "chosen_by"]
+    audited = ["bits"] if any(one.audited for one in found.configs) else []
+    return ["votes", *timed, *audited, "config", "chosen_by"]
 
 
 def _row(one: ExplainedConfig, found: ExplainedEntry) -> Record:
@@ -140,9 +143,19 @@ def _row(one: ExplainedConfig, found: ExplainedEntry) -> Record:
         "slower_than_fastest": None if one.slower_percent is None else f"{one.slower_percent:.1f} %",
         "timed_by": count_of(one.timed_by, "rank"),
         "failed_on": count_of(one.failed_on, "rank"),
+        "bits": _bits(one.audited),
         "config": short_config(one.config) + banned,
         "chosen_by": voters_text(one.voters),
     }
+
+
+def _bits(audited: AuditedConfig | None) -> str | None:
+    """The class of equal bits of a candidate, and why it needs attention."""
+    if audited is None:
+        return None
+    flags = ["outside the tolerance"] * bool(audited.outside_on) + ["differs between runs"] * bool(audited.differs_on)
+    letter = class_name(audited.number)
+    return ", ".join([*([letter] if letter else []), *flags]) or "failed"
 
 
 def _devices(found: ExplainedEntry) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
     from tuning_registry.operations.reports.ranks import Rank
 
 _COLUMNS: Final = ("run", "rank", "host", "device", "votes", "dissenting_votes", "timings", "slowdown_percent",
-                   "other_code", "outlier", "reasons")  # fmt: skip
+                   "other_code", "audited_results", "other_results", "outlier", "reasons")  # fmt: skip
 _SHOWN: Final = ("run", "rank", "host", "device", "votes", "dissenting_votes", "timings", "slowdown", "outlier")
 
 

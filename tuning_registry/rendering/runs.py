@@ -51,11 +51,14 @@ def _runs_text(runs: Sequence[Run]) -> str:
 
 
 def render_status(status: Mapping[str, object], style: Format) -> str:
-    """The state of the database, one line per fact."""
+    """The state of the database, one line per fact, and one per entry that ranks have not timed completely."""
 
     def text() -> str:
-        width = max(map(len, status))
-        return join_lines(f"{name.ljust(width)}  {printable(plain(value))}" for name, value in status.items())
+        facts = dict(status)
+        untimed: Sequence[str] = facts.pop("untimed", ())  # type: ignore[assignment]
+        width = max(map(len, facts))
+        lines = [f"{name.ljust(width)}  {printable(plain(value))}" for name, value in facts.items()]
+        return join_lines([*lines, *(printable(f"untimed: {entry}") for entry in untimed)])
 
     return render(
         style,

@@ -30,6 +30,7 @@ _DISAGREEMENT: Final = (
     "runs",
     "tie",
     "sources",
+    "bits",
     *GROUP,
 )
 CHOICE_COLUMNS: Final = ("arch", "kernel", "key", "config", "votes", "chosen_by", *GROUP)  # of a table in Markdown
@@ -93,6 +94,7 @@ def choice_rows(entry: EntryVotes) -> Iterable[Record]:
 
 def _rows(entry: EntryVotes) -> Iterable[Record]:
     common = {**entry.head(), "total_votes": entry.votes, "tie": entry.is_tie, "sources": entry.sources,
+              "bits": str(entry.bits),
               **entry.versions()}  # fmt: skip
     for choice in entry.choices:
         yield {
@@ -109,7 +111,7 @@ def _block(entry: EntryVotes) -> str:
     return join_lines(
         [
             entry_title(entry),
-            "      " + printable(entry.key) + tie_mark(entry) + code_mark(entry),
+            "      " + printable(entry.key) + tie_mark(entry) + code_mark(entry) + bits_mark(entry),
             *(
                 printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {voters_text(choice.voters)}")
                 for choice in entry.choices
@@ -128,6 +130,11 @@ def entry_title(entry: EntryVotes) -> str:
 def tie_mark(entry: EntryVotes) -> str:
     """A mark for an entry whose winner was decided by its text."""
     return "  [tie: decided by config text]" if entry.is_tie else ""
+
+
+def bits_mark(entry: EntryVotes) -> str:
+    """A mark for an entry whose choices were audited."""
+    return "" if entry.bits == "unknown" else f"  [{entry.bits} bits]"
 
 
 def code_mark(entry: EntryVotes) -> str:

@@ -186,7 +186,19 @@ def worst_slowdowns(times: ByConfig) -> dict[str, float]:
     return worst
 
 
-def elect(policy: Policy, times: ByConfig, banned: Container[str] = ()) -> str | None:
+def worst_slowdowns_in_shares(times: ByConfig) -> dict[str, float]:
+    """Each config's largest time over that of the fastest config, where each rank has timed a part of them.
+
+    The fastest config is that of the lowest `median_of_medians`: no rank can compare all of them.
+    """
+    best = min(map(median_of_medians, times.values()), default=math.inf)
+    return {
+        config: max((math.inf if one is None else _ratio(one[0], best) for one in by_rank.values()), default=math.inf)
+        for config, by_rank in times.items()
+    }
+
+
+def elect(policy: Policy, times: ByConfig, banned: Container[str] = (), *, in_shares: bool = False) -> str | None:
     """The config that `fastest` or `minimax` elects; None if the timings decide nothing.
 
     `fastest`: the lowest median of per-rank medians. `minimax`: the smallest worst-case slowdown over ranks.
@@ -196,10 +208,11 @@ def elect(policy: Policy, times: ByConfig, banned: Container[str] = ()) -> str |
         policy: `fastest` or `minimax`.
         times: Timings of the entry's candidates.
         banned: Configs that may not be elected. Others are still compared with them.
+        in_shares: Whether each rank has timed a part of the candidates only.
     """
     if policy is Policy.FASTEST:
         return fastest({config: median_of_medians(by_rank) for config, by_rank in times.items()}, banned)
-    return _least(worst_slowdowns(times), banned)
+    return _least(worst_slowdowns_in_shares(times) if in_shares else worst_slowdowns(times), banned)
 
 
 def fastest(medians: Mapping[str, float], banned: Container[str] = ()) -> str | None:

@@ -161,6 +161,10 @@ def _resolved(
         warn("table_path has no effect in mode %s; to pin kernels, set mode to pinned", resolved.mode)
     if resolved.record_path and resolved.mode == "auto":
         warn("record_path has no effect in mode auto; to record choices, set mode to record")
+    if resolved.split and resolved.mode != "record":
+        warn("split has no effect in mode %s; only ranks that record share work", resolved.mode)
+    if resolved.audit and resolved.mode != "record":
+        warn("audit has no effect in mode %s; to audit candidates, set mode to record", resolved.mode)
     return resolved, stated.mode is None and resolved.mode == "auto"
 
 

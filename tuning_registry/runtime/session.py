@@ -11,17 +11,19 @@ from tuning_registry.log import warn
 from tuning_registry.model.canonical import live_config_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
-from tuning_registry.runtime.job.devices import UNKNOWN, Device, Devices
+from tuning_registry.runtime.job.devices import UNKNOWN, Device, Devices, loaded_torch
 from tuning_registry.runtime.misses import Miss, MissLog
 from tuning_registry.runtime.pinning.decision import FAILED, UNSUPPORTED_KEY, Decision, describe_table
 from tuning_registry.runtime.pinning.launches import Pinning
 from tuning_registry.runtime.pinning.tables import TableSource
+from tuning_registry.runtime.policies.fields import SEEDED
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.summary import log_end
 from tuning_registry.runtime.triton import coverage, watch
 from tuning_registry.runtime.triton.adapter import Adapter, current_target
 from tuning_registry.runtime.triton.coverage import Coverage, CoverageReport
 from tuning_registry.runtime.triton.keys import Call, is_interpreted, source_hash
+from tuning_registry.runtime.triton.share import SHARE, Share
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
 
 if TYPE_CHECKING:
@@ -99,6 +101,15 @@ class Session:
         """What the table's bans leave of the candidates that Triton is about to time (`Pinning.allowed`)."""
         return self._pinning.allowed(call, pruned)
 
+    def share(self, call: Call, pruned: Any) -> Any:
+        """What this rank times, if ranks share the work (`Recorder.share`); None for all candidates."""
+        if self.policy.split is None or self.policy.mode != "record":
+            return None
+        key = self.key(call)
+        device = self.devices.current()
+        recorder = None if key is None else self._recorder_for(call.autotuner, device)
+        return None if recorder is None or key is None else recorder.share((device.arch, call.kernel, key), pruned)
+
     def key(self, call: Call) -> str | None:
         """The shape key of a call; None if it has none, or if its kernel is out of scope."""
         if not self.policy.in_scope(call.kernel):
@@ -121,6 +132,21 @@ class Session:
             self._reach_timed(tuning)
             self.coverage.gap(kernel, tuning.key or "", doubt)
 
+    def times(self, tuning: watch.Tuning, call: Call) -> None:
+        """Audit the candidates on copies of the call's tensors, if the policy requests it."""
+        if not self._audits(tuning.kernel) or is_interpreted(call.autotuner) or loaded_torch() is None:
+            return
+        if tuning.is_whole and tuning.candidates:
+            # Needs torch, and takes milliseconds to import.
+            from tuning_registry.runtime.audit.candidates import audit  # noqa: PLC0415
+
+            tuning.audited = audit(
+                call, tuning.candidates, seeded=self.policy.audit == SEEDED, limit_bytes=self.policy.audit_memory
+            )
+
+    def _audits(self, kernel: str) -> bool:
+        return self.policy.audit is not False and self.policy.mode == "record" and self.policy.in_scope(kernel)
+
     def tuned(self, tuning: watch.Tuning) -> None:
         """Note Triton's choice, and record it in mode `record`, or in mode `pinned` with `on_miss="tune"`."""
         kernel, key = tuning.kernel, tuning.key
@@ -132,6 +158,8 @@ class Session:
         device = self.devices.current()
         if tuning.winner is not None:
             source = watch.TIMED if tuning.origin == watch.UNMEASURED else tuning.origin
+            if isinstance(tuning.candidates, Share):
+                source = SHARE
             self._note(tuning.autotuner, device.arch, kernel, key, tuning.winner, source,
                        is_launching=watch.launch_of(tuning.autotuner))  # fmt: skip
         records = self.policy.mode == "record" or (self.policy.mode == "pinned" and self.policy.on_miss == "tune")
@@ -139,6 +167,8 @@ class Session:
             recorder = self._recorder_for(tuning.autotuner, device)
             if recorder is not None:
                 self.warn_if_unknown(device.arch)
+                if self._audits(kernel):
+                    recorder.keep_audit((device.arch, kernel, key), tuning)
                 recorder.keep((device.arch, kernel, key), tuning)
 
     def report(self, adapter: Adapter | None) -> CoverageReport:

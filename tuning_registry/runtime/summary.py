@@ -25,6 +25,9 @@ def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
     place = "" if policy.record_path is None else shown_url(os.fspath(policy.record_path))
     if policy.mode == "record":
         announce("recording to %s", place)
+        if policy.split is not None:
+            announce("ranks share the work (split %s): they launch different configs, and none of their choices votes",
+                     policy.split)  # fmt: skip
     elif policy.mode == "off":
         warn("off: nothing is recorded, pinned or watched (mode off, or TUNING_REGISTRY_MODE=off)")
     elif policy.mode == "pinned":

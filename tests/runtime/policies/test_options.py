@@ -58,6 +58,8 @@ TEXTS: dict[str, str] = {
     "mode": "pinned", "modules": "a,b", "table_path": "/x", "record_path": "/r", "on_miss": "error",
     "block_sizes": "BLOCK_M=64", "config_invariant": "a.b", "verify_every": "10", "run": "job", "source": "text",
     "arch": "sm90", "expect_digest": "0123456789abcdef", "module_names": "scan_*=pkg.scan",
+    "split": "node", "split_repeats": "1",
+    "audit": "seeded", "audit_memory": "1024",
 }  # fmt: skip
 
 

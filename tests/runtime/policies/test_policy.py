@@ -18,7 +18,7 @@ FULL = {
     "on_miss": "error", "block_sizes": {"BLOCK_M": 64, "pkg.kernel": {"BLOCK_N": 32}}, "config_invariant": ("a.b", "c"),
     "verify_every": 10, "verify_strict": True, "enumerate_autotuners": True, "chaos": True, "run": "job", "source": "s",
     "arch": "sm90", "expect_digest": "0123456789abcdef", "check_launches": True,
-    "module_names": ("scan_*=pkg.scan",),
+    "module_names": ("scan_*=pkg.scan",), "split": 8, "split_repeats": 1, "audit": "seeded", "audit_memory": 1024,
 }  # fmt: skip
 
 
@@ -58,6 +58,7 @@ def test_a_policy_cannot_be_changed() -> None:
         ("block_sizes", {"k": {"A": 1.5}}), ("block_sizes", {"k": {"j": {"A": 1}}}), ("block_sizes", {"": 1}),
         ("block_sizes", {"A": 0}), ("block_sizes", {"A": -1}), ("block_sizes", {"BLOCK-C": 64}), ("block_sizes", {"k": {"A": 0}}),
         ("expect_digest", "123"), ("expect_digest", "x" * 64), ("expect_digest", 5), ("check_launches", 1),
+        ("audit", 1), ("audit", "yes"), ("audit", None), ("audit_memory", -1), ("audit_memory", True), ("audit_memory", 1.5),
         ("config_invariant", "kernel"), ("config_invariant", [None]), ("verify_every", -1), ("verify_every", True),
         ("verify_every", 2.0), ("verify_every", "2"), ("verify_strict", 1), ("enumerate_autotuners", "yes"), ("chaos", 0),
         ("chaos", None), ("run", ""), ("run", 5), ("run", "a\0"), ("source", 5), ("arch", "H100"), ("arch", 90), ("run", "\ud800"),
@@ -109,7 +110,8 @@ def test_the_environment_states_every_field() -> None:
         "TUNING_REGISTRY_ENUMERATE_AUTOTUNERS": "true", "TUNING_REGISTRY_CHAOS": "on", "TUNING_REGISTRY_RUN": "job",
         "TUNING_REGISTRY_EXPECT_DIGEST": "0123456789ABCDEF", "TUNING_REGISTRY_CHECK_LAUNCHES": "1",
         "TUNING_REGISTRY_SOURCE": "s", "TUNING_REGISTRY_ARCH": "sm_90", "TUNING_REGISTRY_DB": "postgresql://x/y", "HOME": "/",
-        "TUNING_REGISTRY_MODULE_NAMES": "scan_*=pkg.scan",
+        "TUNING_REGISTRY_MODULE_NAMES": "scan_*=pkg.scan", "TUNING_REGISTRY_SPLIT": "8", "TUNING_REGISTRY_SPLIT_REPEATS": "1",
+        "TUNING_REGISTRY_AUDIT": "Seeded", "TUNING_REGISTRY_AUDIT_MEMORY": "1024",
     }  # fmt: skip
     assert policy_from_environment(environment) == AutotunePolicy.from_mapping({**FULL, "table_path": ("a", "b")})
     assert policy_from_environment({"TUNING_REGISTRY_MODE": " ", "TUNING_REGISTRY_CHAOS": "0"}) == AutotunePolicy()

@@ -24,7 +24,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuning_registry.db.ingestion.pending import Content, Environment, Pending, TimedEntry
+from tuning_registry.errors import FormatError, RecordingError
+from tuning_registry.formats.audits import read_audits
 from tuning_registry.formats.sections import check_twin_keys
+from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.model.canonical import dump_json, text_digest
 from tuning_registry.model.names import lookup_key, top_module
 from tuning_registry.model.packages import module_owners
@@ -48,6 +51,8 @@ class Batch:
     timings: dict[tuple[int, tuple[str, ...]], TimedEntry] = field(default_factory=dict)
     # (entry, fingerprint) -> positions in `pending`
     candidate_sets: dict[tuple[int, str], array[int]] = field(default_factory=lambda: defaultdict(lambda: array("i")))
+    # position in `pending` -> audited entries
+    audits: dict[int, list[tuple[int, AuditedEntry]]] = field(default_factory=dict)
     # distribution and version that own each top-level module
     owners: dict[Environment, dict[str, tuple[str, str]]] = field(default_factory=dict)
     _entry_ids: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
@@ -60,11 +65,12 @@ class Batch:
         """Add one recording, under its final header.
 
         Raises:
-            RecordingError: It holds one key in two spellings (`M=True` and `M=1`).
+            RecordingError: It holds one key in two spellings (`M=True` and `M=1`), or an audit of the wrong form.
         """
         position = len(self.pending)
         chosen, counts = self._choices_of(recording)
         timed = self._timed_entries(recording)  # rejected before anything is added: the next one gets its position
+        audited = self._audited_entries(recording)
         environment = _environment(header)
         digests = {
             "votes": self._add_votes(position, chosen),
@@ -73,6 +79,8 @@ class Batch:
         }
         if not chosen and (digests["observations"] or digests["timings"]):
             digests["votes"] = ""  # a file of timings states nothing about votes; an empty recording states: none
+        if audited:
+            self.audits[position] = audited
         self.pending.append(
             Pending(
                 file=recording.file,
@@ -181,6 +189,18 @@ class Batch:
                     found.append((self._entry(arch, kernel, key), timed, stated.get(key)))
         self._refuse_twin_keys(recording.file, recording.timings, [entry for entry, _, _ in found])
         return found
+
+    def _audited_entries(self, recording: Recording) -> list[tuple[int, AuditedEntry]]:
+        try:
+            audits = read_audits(recording.header.extra)
+        except FormatError as fault:
+            raise RecordingError(recording.file, fault.what, fault.path) from fault
+        return [
+            (self._entry(arch, kernel, key), audited)
+            for arch, kernels in audits.items()
+            for kernel, keys in kernels.items()
+            for key, audited in keys.items()
+        ]
 
     def _add_timings(
         self, position: int, recording: Recording, entries: Sequence[tuple[int, TimedCandidates, str | None]]

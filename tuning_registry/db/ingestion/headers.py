@@ -13,6 +13,7 @@ from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.ingestion.pending import KINDS, Environment, Pending
 from tuning_registry.db.ingestion.plan import Files, IngestPlan
 from tuning_registry.db.writing import Writing
+from tuning_registry.formats.audits import without_audits
 from tuning_registry.model.canonical import dump_json, text_digest
 from tuning_registry.model.records import Hardware
 
@@ -56,6 +57,7 @@ class _Facts:
     def of(self, record: Pending) -> dict[str, Any]:
         """The columns of one recording."""
         header = record.header
+        extra = without_audits(header.extra)  # these have their own tables
         return {
             "environment_id": self._environments[record.environment],
             "world_size": header.world_size,
@@ -70,7 +72,7 @@ class _Facts:
             "device_uuid": header.device_uuid,
             "source_set_id": self._sources.get(_digest_of(header.sources)),
             "hardware_id": self._hardware.get(header.hardware),
-            "extra": dump_json(dict(header.extra)) if header.extra else None,
+            "extra": dump_json(extra) if extra else None,
         }
 
 

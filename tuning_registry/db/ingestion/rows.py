@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import sqlalchemy as sa
 
 from tuning_registry.db import dialects, schema
+from tuning_registry.db.ingestion.audits import audits_to_write, insert_audits
 from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.ingestion.headers import write_headers
 from tuning_registry.db.ingestion.pending import KINDS, TimedEntry
@@ -66,6 +67,7 @@ class _Ingestion:
         self._choices = [choice for choice, positions in batch.votes.items() if _any_in(positions, voting)]
         self._sets = [stated for stated, positions in batch.candidate_sets.items() if _any_in(positions, timing)]
         self._timed = [(place[0], one) for place, one in batch.timings.items() if _any_in(one.positions, timing)]
+        self._audited = audits_to_write(transaction, batch, ids, grown)
         self._observed = [row for row in batch.observations if row[0] in observing]
         self._entry_ids: dict[int, int] = {}
         self._config_ids: dict[int, int] = {}
@@ -81,11 +83,12 @@ class _Ingestion:
         self._insert_observations()
         self._insert_candidate_sets()
         self._insert_timings()
+        insert_audits(self._transaction, self._audited, self._entry_ids)
         return new_entries
 
     def _insert_entries(self) -> int:
         numbers = {entry for entry, _ in [*self._choices, *self._sets, *self._timed]}
-        numbers |= {entry for _, entry, _, _ in self._observed}
+        numbers |= {entry for _, entry, _, _ in self._observed} | {entry for _, entry, _ in self._audited}
         rows: dict[str, dict[str, Any]] = {}
         digests: dict[int, str] = {}
         for number in sorted(numbers):

@@ -1,6 +1,7 @@
 """Every SELECT, in a module named after the table that it is about; `selected` has the filters. Nothing is executed here: see `db.reading`."""
 
 from tuning_registry.db.queries import (
+    audits,
     contents,
     entries,
     environments,
@@ -16,6 +17,7 @@ from tuning_registry.db.queries import (
 )
 
 __all__ = [
+    "audits",
     "contents",
     "entries",
     "environments",

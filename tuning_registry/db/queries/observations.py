@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from tuning_registry.db.queries.selected import counting_recordings, entries_chosen
 from tuning_registry.db.schema import entries, observations, recordings, votes
-from tuning_registry.model.records import MISS_REASON
+from tuning_registry.model.records import IN_SHARE, MISS_REASON
 from tuning_registry.model.selection import Selection
 
 
@@ -55,6 +55,19 @@ def _shapes_with_votes() -> sa.Select[Any]:
     counting = counting_recordings(Selection()).subquery("all_counting")
     has_votes = sa.exists().where(votes.c.entry_id == entries.c.id, votes.c.recording_id.in_(sa.select(counting.c.id)))
     return sa.select(entries.c.arch, entries.c.kernel, entries.c.lookup_key).where(has_votes).distinct()
+
+
+def of_shares(selection: Selection) -> sa.Select[Any]:
+    """Which counting recordings hold a rank's share of the timings of an entry?"""
+    counting = counting_recordings(selection).subquery("counting")
+    query = (
+        sa.select(observations.c.recording_id)
+        .join(counting, counting.c.id == observations.c.recording_id)
+        .where(observations.c.reason == IN_SHARE)
+        .distinct()
+    )
+    chosen = entries_chosen(selection)
+    return query if chosen is None else query.where(observations.c.entry_id.in_(chosen))
 
 
 def reasons_observed(selection: Selection) -> sa.Select[Any]:

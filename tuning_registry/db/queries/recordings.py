@@ -65,6 +65,17 @@ def hardware_of(selection: Selection) -> sa.Select[Any]:
     )
 
 
+def extras(selection: Selection) -> sa.Select[Any]:
+    """What do counting recordings state beyond the fields of their version? Columns: environment_id, extra (JSON)."""
+    counting = counting_recordings(selection).subquery("counting")
+    return (
+        sa.select(counting.c.environment_id, recordings.c.extra)
+        .join(counting, counting.c.id == recordings.c.id)
+        .where(recordings.c.extra.is_not(None))
+        .order_by(recordings.c.id)
+    )
+
+
 def archs_recorded(selection: Selection) -> sa.Select[Any]:
     """How many votes does each counting recording have on each architecture?
 

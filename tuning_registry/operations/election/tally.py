@@ -18,11 +18,13 @@ from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, shape_of
 from tuning_registry.operations.mixed_code import Sources
+from tuning_registry.rules.audits import Bits, bits_of
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.wording import count_of, list_some
 
 # In `Winner.decided_by`, next to the policies.
 PINNED: Final = "pin"
+SAME_BITS: Final = "same bits"  # the table in use: no timed config is known to give the same results
 TIE_BY_TIME: Final = "majority, tie by time"
 
 
@@ -76,6 +78,7 @@ class EntryVotes(Result):
         is_tie: Whether the winner has no more votes than the next config and was decided by its text.
         sources: Number of different sources of the kernel's function that the recordings of its votes state; 0 if they
             state none or were not read. If there are several, the votes compare different code.
+        bits: Whether audits found that its configs give equal bits; unknown if they were not audited or not read.
     """
 
     arch: str
@@ -89,6 +92,7 @@ class EntryVotes(Result):
     config_count: int = 0
     is_tie: bool = False
     sources: int = 0
+    bits: Bits = Bits.UNKNOWN
 
     @property
     def shape(self) -> Shape:
@@ -117,6 +121,7 @@ class EntryVotes(Result):
             "total_votes": self.votes,
             "tie": self.is_tie,
             "sources": self.sources,
+            "bits": str(self.bits),
             **self.versions(),
         }
 
@@ -133,7 +138,7 @@ class Winner(EntryVotes):
     """An entry with the config that it gets: the first of its choices.
 
     Attributes:
-        decided_by: The policy; `majority, tie by time`; or `pin`.
+        decided_by: The policy; `majority, tie by time`; `pin`; or `same bits`.
         banned: Number of chosen configs that a ban keeps from being elected.
         stale: Number of recordings that chose from other candidates than the newest one (`VotesByShape.stale`).
     """
@@ -195,7 +200,8 @@ def split_entries(votes: VotesByShape) -> tuple[list[EntryVotes], int]:
         return [], total
     voters = Voters(votes, {shape_of(row) for row in split})
     sources = Sources(votes.reading, votes.selection)
-    return [_with_sources(with_voters(entry, voters), sources) for entry in entries_of(split)], total
+    found = [_with_sources(with_voters(entry, voters), sources) for entry in entries_of(split)]
+    return [_with_bits(entry, votes) for entry in found], total
 
 
 def entries_of(rows: Iterable[Row]) -> list[EntryVotes]:
@@ -219,6 +225,12 @@ def with_voters(entry: EntryVotes, voters: Voters) -> EntryVotes:
         for choice in entry.choices
     )
     return replace(entry, choices=tuple(choices))
+
+
+def _with_bits(entry: EntryVotes, votes: VotesByShape) -> EntryVotes:
+    """An entry with what audits say about the configs that ranks chose."""
+    audits = votes.audits.get(entry.shape, {})
+    return replace(entry, bits=bits_of(audits, [choice.config for choice in entry.choices]))
 
 
 def _with_sources(entry: EntryVotes, sources: Sources) -> EntryVotes:

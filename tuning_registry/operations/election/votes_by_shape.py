@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
+from tuning_registry.model.audits import AuditedEntry, packed_configs, unpack_results
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
 from tuning_registry.rules.evidence import median_over_ranks
@@ -48,6 +49,7 @@ class VotesByShape:
         self.reading = reading
         self.selection = selection
         self._texts: dict[int, str] = {}  # configs whose texts were asked for
+        self.audited_keys: dict[Shape, str] = {}  # of `audits`: the smallest spelling of the key
         self._medians: dict[Shape, Mapping[str, float]] = {}
         self._recordings: dict[frozenset[int], set[int]] = {}  # by environments
 
@@ -163,6 +165,31 @@ class VotesByShape:
         for row in self.reading.chunked(queries.entries.config_texts, unknown):
             self._texts[row["id"]] = row["text"]
         return self._texts
+
+    @cached_property
+    def audits(self) -> dict[Shape, dict[int, AuditedEntry]]:
+        """The audits of each shape, by recording; equal ones are the same object."""
+        rows = list(self.reading.bulk(queries.audits.of_recordings(self.selection)))
+        blocks = self._blocks(sorted({block for _, _, block, _ in rows}))
+        found: dict[Shape, dict[int, AuditedEntry]] = {}
+        for entry, recording, block, key in rows:
+            shape = self.shape_in(entry, self.environments[recording])
+            found.setdefault(shape, {})[recording] = blocks[block]
+            self.audited_keys[shape] = min(key, self.audited_keys.get(shape, key))
+        return found
+
+    def _blocks(self, block_ids: Sequence[int]) -> dict[int, AuditedEntry]:
+        rows = list(self.reading.chunked(queries.audits.blocks, block_ids))
+        texts = self.config_texts(sorted({config for row in rows for config in packed_configs(row["results"])}))
+        return {
+            row["id"]: AuditedEntry(
+                skipped=row["skipped"],
+                inputs=row["inputs"],
+                is_seeded=row["is_seeded"],
+                candidates=unpack_results(row["results"], texts),
+            )
+            for row in rows
+        }
 
     @cached_property
     def stale(self) -> dict[Shape, int]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
 from tuning_registry.model.names import lookup_key
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.same_bits import SameBits
+from tuning_registry.operations.election.shares import Shares
 from tuning_registry.operations.election.tally import (
     PINNED,
+    SAME_BITS,
     TIE_BY_TIME,
     ConfigVotes,
     EntryVotes,
@@ -24,6 +28,7 @@ from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.rules.evidence import Policy, Ties, elect, fastest, fastest_of_tie
 from tuning_registry.rules.overrides import Overrides, in_force
 
+E = TypeVar("E", bound=EntryVotes)
 _ENTRY_FIELDS = [field.name for field in fields(EntryVotes)]
 
 
@@ -37,6 +42,7 @@ class Election:
         undecided: Entries that the timings could not decide and that fell back to the majority.
         overrides: The overrides in force for the selection's arch and kernel.
         votes: The votes and timings, for further questions.
+        shares: The entries that ranks timed in shares.
     """
 
     entries: list[Winner]
@@ -44,6 +50,7 @@ class Election:
     undecided: int
     overrides: Overrides
     votes: VotesByShape
+    shares: Shares
 
     @property
     def every_entry(self) -> list[EntryVotes]:
@@ -74,6 +81,7 @@ def elect_entries(
     ties: str = Ties.TEXT,
     *,
     every_choice: bool = False,
+    same_bits: SameBits | None = None,
 ) -> Election:
     """The config of every entry of a selection.
 
@@ -86,30 +94,43 @@ def elect_entries(
         policy: Who decides.
         ties: Who decides between configs with equally many votes.
         every_choice: Read every choice in any case.
+        same_bits: The table whose results the election must not change, for a policy that judges by time.
     """
     policy, ties = Policy(policy), Ties(ties)
     votes = VotesByShape(reading, selection)
+    shares = Shares(votes)
     history = in_force(reading.rows(queries.overrides.history()))
     overrides = Overrides(one for one in history if selection.covers(one.arch, one.kernel))
     if policy is Policy.MAJORITY and ties is Ties.TEXT and not overrides and not every_choice:
         winners = winners_of(votes.winners())
-        return Election(entries=winners, left_out=[], undecided=0, overrides=overrides, votes=votes)
+        return Election(entries=winners, left_out=[], undecided=0, overrides=overrides, votes=votes, shares=shares)
     elected: list[Winner] = []
     left_out: list[EntryVotes] = []
     undecided = 0
-    for entry in entries_of(votes.choices):
-        winner, was_decided = _elect_one(entry, overrides, policy, ties, votes)
+    voted = entries_of(votes.choices)
+    for entry in voted if policy is Policy.MAJORITY else _with_shared(voted, shares):
+        in_shares = entry.shape in shares
+        winner, was_decided = _elect_one(entry, overrides, policy, ties, votes, same_bits, in_shares=in_shares)
         undecided += not was_decided
         if winner is None:
             left_out.append(entry)
         else:
             elected.append(winner)
     entries = _with_pins(elected, left_out, overrides)
-    return Election(entries=entries, left_out=left_out, undecided=undecided, overrides=overrides, votes=votes)
+    return Election(
+        entries=entries, left_out=left_out, undecided=undecided, overrides=overrides, votes=votes, shares=shares
+    )
 
 
 def _elect_one(
-    entry: EntryVotes, overrides: Overrides, policy: Policy, ties: Ties, votes: VotesByShape
+    entry: EntryVotes,
+    overrides: Overrides,
+    policy: Policy,
+    ties: Ties,
+    votes: VotesByShape,
+    same_bits: SameBits | None = None,
+    *,
+    in_shares: bool,
 ) -> tuple[Winner | None, bool]:
     """The entry with its elected config, None if every config is banned; and whether the policy could decide."""
     banned = overrides.banned(entry.arch, entry.kernel, entry.key)
@@ -117,7 +138,17 @@ def _elect_one(
     pin = overrides.pin(entry.arch, entry.kernel, entry.key)
     if pin is not None:
         return _with_winner(entry, pin.config, allowed, PINNED), True
-    timed = _by_time(policy, entry, votes, banned)
+    held = None if same_bits is None else same_bits.config_of(entry)
+    if same_bits is not None and held is not None and held not in banned:
+        times = votes.timings_by_config(entry.shape)
+        same = same_bits.allowed(entry, held, votes)
+        config = elect(policy, times, {one for one in times if one in banned or one not in same}, in_shares=in_shares)
+        same_bits.kept += config in {None, held} and elect(policy, times, banned, in_shares=in_shares) not in {
+            None,
+            held,
+        }
+        return _with_winner(entry, config or held, allowed, policy if config else SAME_BITS), True
+    timed = _by_time(policy, entry, votes, banned, in_shares=in_shares)
     was_decided = policy is Policy.MAJORITY or timed is not None
     if timed is not None:
         return _with_winner(entry, timed, allowed, policy), was_decided
@@ -135,11 +166,15 @@ def _tie_by_time(entry: EntryVotes, allowed: Sequence[ConfigVotes], votes: Votes
     return fastest_of_tie(level, votes.medians(entry.shape)) if len(level) > 1 else None
 
 
-def _by_time(policy: Policy, entry: EntryVotes, votes: VotesByShape, banned: Container[str]) -> str | None:
+def _by_time(
+    policy: Policy, entry: EntryVotes, votes: VotesByShape, banned: Container[str], *, in_shares: bool
+) -> str | None:
     """The config that a policy elects by the timings; None if they do not say, or the votes decide."""
     if policy is Policy.FASTEST:
         return fastest(votes.medians(entry.shape), banned)
-    return elect(policy, votes.timings_by_config(entry.shape), banned) if policy is Policy.MINIMAX else None
+    if policy is Policy.MINIMAX:
+        return elect(policy, votes.timings_by_config(entry.shape), banned, in_shares=in_shares)
+    return None
 
 
 def _with_winner(entry: EntryVotes, config: str, allowed: Sequence[ConfigVotes], by: str) -> Winner:
@@ -156,6 +191,17 @@ def _with_winner(entry: EntryVotes, config: str, allowed: Sequence[ConfigVotes],
     })  # fmt: skip
 
 
+def _with_shared(entries: Sequence[EntryVotes], shares: Shares) -> list[EntryVotes]:
+    """The entries that have votes, and those without that ranks timed in shares."""
+    voted = {entry.shape for entry in entries}
+    added = [
+        EntryVotes(arch=shape[0], kernel=shape[1], key=key, triton=shape[3], package=shape[4], version=shape[5])
+        for shape, key in shares
+        if shape not in voted
+    ]
+    return in_order([*entries, *added])
+
+
 def _with_pins(elected: list[Winner], left_out: list[EntryVotes], overrides: Overrides) -> list[Winner]:
     """The elected entries and the pins of keys without votes, `*` included."""
     if not elected and not left_out:
@@ -170,4 +216,9 @@ def _with_pins(elected: list[Winner], left_out: list[EntryVotes], overrides: Ove
     ]
     if not added:
         return elected
-    return sorted([*elected, *added], key=lambda e: (e.arch.encode(), e.kernel.encode(), e.key.encode(), e.group))
+    return in_order([*elected, *added])
+
+
+def in_order(entries: Iterable[E]) -> list[E]:
+    """Entries by arch, kernel and key, compared byte by byte, then by version group."""
+    return sorted(entries, key=lambda e: (e.arch.encode(), e.kernel.encode(), e.key.encode(), e.group))

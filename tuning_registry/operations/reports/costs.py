@@ -55,7 +55,7 @@ class DisagreementCost(Result):
             for choice, gap in zip(self.entry.choices, (None, *self.gaps), strict=True)
         ]
         return {**self.entry.head(), **self.cost_fields(), "choices": choices,
-                "total_votes": self.entry.votes, "tie": self.entry.is_tie, **self.entry.versions()}  # fmt: skip
+                "total_votes": self.entry.votes, "tie": self.entry.is_tie, "bits": str(self.entry.bits), **self.entry.versions()}  # fmt: skip
 
     def cost_fields(self) -> dict[str, Any]:
         """The verdict and the figures of the whole entry."""

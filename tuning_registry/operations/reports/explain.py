@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -26,6 +26,7 @@ from tuning_registry.operations.reports.explained import (
     Explanation,
 )
 from tuning_registry.operations.reports.unseen import predict_launches
+from tuning_registry.rules.audits import AuditedConfig, summarize
 from tuning_registry.rules.evidence import ByConfig, Policy, median_of_medians
 from tuning_registry.rules.near_keys import NearKey, matching_keys, nearest_keys
 from tuning_registry.rules.overrides import Override
@@ -179,11 +180,14 @@ class _Explainer:
             decided_by=decided_by,
             recordings=self._recordings,
             stale=self._votes.stale.get(entry.shape, 0),
-            configs=_configs(entry, config, times, touching, voters),
+            configs=_configs(entry, config, times, touching, voters, self._audited(entry)),
             overrides=touching,
             observed=self._observed.get((entry.kernel, lookup_key(entry.key)), {}),
             devices=self._by_device(entry, times, voters),
         )
+
+    def _audited(self, entry: EntryVotes) -> dict[str, AuditedConfig]:
+        return {one.config: one for one in summarize(self._votes.audits.get(entry.shape, {}))}
 
     def _why_left_out(self, entry: EntryVotes, times: ByConfig) -> str:
         """Why bans leave an entry without a config, and what its launches get instead."""
@@ -215,7 +219,12 @@ class _Explainer:
 
 
 def _configs(
-    entry: EntryVotes, elected: str | None, times: ByConfig, overrides: Sequence[Override], voters: Voters
+    entry: EntryVotes,
+    elected: str | None,
+    times: ByConfig,
+    overrides: Sequence[Override],
+    voters: Voters,
+    audited: Mapping[str, AuditedConfig],
 ) -> tuple[ExplainedConfig, ...]:
     """Every config that was chosen or timed, the elected one first."""
     medians = _finite_medians(times)
@@ -234,6 +243,7 @@ def _configs(
                 failed_on=sum(one is None for one in by_rank.values()),
                 slower_percent=None if median is None or fastest <= 0 else 100 * (median / fastest - 1),
                 banned_by=next((one.id for one in overrides if one.bans(config)), None),
+                audited=audited.get(config),
             )
         )
     found.sort(key=lambda one: (one.config != elected, -one.votes, one.median_ms or math.inf, one.config.encode()))

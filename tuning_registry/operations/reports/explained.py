@@ -11,7 +11,9 @@ from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.operations.election.tally import EntryVotes
+from tuning_registry.operations.reports.audits import audited_fields
 from tuning_registry.operations.reports.unseen import PredictedLaunch
+from tuning_registry.rules.audits import AuditedConfig
 from tuning_registry.rules.near_keys import NearKey
 from tuning_registry.rules.overrides import Override
 
@@ -31,6 +33,7 @@ class ExplainedConfig:
         failed_on: Number of ranks on which it failed.
         slower_percent: 100 times its median over that of the fastest config, less 1.
         banned_by: Id of the ban that keeps it from being elected; None if it is not banned.
+        audited: What audits found about it; None if it was not audited.
     """
 
     config: str
@@ -41,6 +44,7 @@ class ExplainedConfig:
     failed_on: int
     slower_percent: float | None
     banned_by: int | None
+    audited: AuditedConfig | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The config as JSON holds it."""
@@ -53,6 +57,7 @@ class ExplainedConfig:
             "failed_on_ranks": self.failed_on,
             "slower_than_fastest_percent": rounded(self.slower_percent),
             "banned_by_override": self.banned_by,
+            "audit": None if self.audited is None else audited_fields(self.audited),
         }
 
 

@@ -20,6 +20,7 @@ from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import check_packages
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, by_environment, shape_of
 from tuning_registry.operations.mixed_code import MixedCode, find_mixed_code
+from tuning_registry.rules.audits import alone
 from tuning_registry.rules.outliers import Spread, spread_of
 from tuning_registry.wording import count_of
 
@@ -27,6 +28,7 @@ SLOW: Final = "slow"
 FAST: Final = "fast"
 DISSENTS: Final = "dissents"
 OTHER_CODE: Final = "other code"
+OTHER_RESULTS: Final = "other results"
 LEAST_RATIO: Final = 0.05  # of the median ratio: ranks closer to the fleet are never outliers
 LEAST_SHARE: Final = 0.10  # of a rank's votes
 _first = itemgetter(0)
@@ -46,7 +48,9 @@ class Rank(Result):
         time_ratio: The median of its times over the fleet's median of the same (entry, config). 1.2 means 20 %
             slower than the fleet. None if it shares no timing with another rank.
         other_code: Number of kernels that it recorded from other code than most ranks of its run.
-        outlier: Why it is an outlier: `slow`, `fast`, `dissents`, `other code`.
+        audited: Number of audited results that it shares with ranks of equal inputs.
+        other_results: Number of those in which most of these ranks agree on other bits: a suspect GPU.
+        outlier: Why it is an outlier: `slow`, `fast`, `dissents`, `other code`, `other results`.
         reasons: The same in words, with the figures.
     """
 
@@ -59,6 +63,8 @@ class Rank(Result):
     timings: int
     time_ratio: float | None
     other_code: int = 0
+    audited: int = 0
+    other_results: int = 0
     outlier: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
@@ -84,6 +90,8 @@ class Rank(Result):
             "timings": self.timings,
             "slowdown_percent": rounded(self.slowdown_percent),
             "other_code": self.other_code,
+            "audited_results": self.audited,
+            "other_results": self.other_results,
             "outlier": list(self.outlier),
             "reasons": list(self.reasons),
         }
@@ -129,6 +137,8 @@ class _Count:
     votes: int = 0
     dissenting: int = 0
     other_code: int = 0
+    audited: int = 0
+    other_results: int = 0
     ratios: array[float] = field(default_factory=lambda: array("d"))
 
 
@@ -137,7 +147,8 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
 
     A rank is an outlier if its time ratio is more than 3 scaled MADs, and at least 5 %, from the median ratio; or if its
     share of dissenting votes is more than 3 scaled MADs, and at least 10 points, above the median share
-    (`outliers.spread_of` cites the rule); or if it ran a kernel from other code than most ranks of its run. Winners are decided by votes alone, without pins and bans. Timings
+    (`outliers.spread_of` cites the rule); or if it ran a kernel from other code than most ranks of its run; or if its
+    audits differ from those of most ranks of equal inputs. Winners are decided by votes alone, without pins and bans. Timings
     that only one rank has are left out. Votes and timings are read one entry at a time.
 
     The `ranks` of the selection choose which ranks are returned. They are still compared with all others.
@@ -158,10 +169,19 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
             _add_ratios(votes, entry_ids, wanted, counts)
         facts = reading.rows(queries.recordings.facts(selection))
         mixed = find_mixed_code(reading, selection)
+        _count_results(votes, counts)
     _count_other_code(mixed, facts, counts)
     ranks = [_rank(row, counts[row["id"]]) for row in facts]
-    fleet = _judge([rank for rank in ranks if rank.votes or rank.timings])
+    fleet = _judge([rank for rank in ranks if rank.votes or rank.timings or rank.audited])
     return replace(fleet, ranks=[rank for rank in fleet.ranks if rank.rank in asked]) if asked else fleet
+
+
+def _count_results(votes: VotesByShape, counts: Mapping[int, _Count]) -> None:
+    """For each recording, the audited results that others of equal inputs have too, and those that most of them do not."""
+    for audits in votes.audits.values():
+        for recording, (shared, differing) in alone(audits).items():
+            counts[recording].audited += shared
+            counts[recording].other_results += differing
 
 
 def _count_other_code(mixed: Iterable[MixedCode], facts: Iterable[Row], counts: Mapping[int, _Count]) -> None:
@@ -225,6 +245,8 @@ def _rank(row: Row, count: _Count) -> Rank:
         timings=len(count.ratios),
         time_ratio=statistics.median(count.ratios) if count.ratios else None,
         other_code=count.other_code,
+        audited=count.audited,
+        other_results=count.other_results,
     )
 
 
@@ -242,6 +264,10 @@ def _outliers_first(rank: Rank) -> tuple[bool, float, str, int]:
 def _judged(rank: Rank, time_ratio: Spread | None, dissent: Spread | None) -> Rank:
     """The rank with the reasons for which it is an outlier."""
     found = {**_time_reason(rank.time_ratio, time_ratio), **_dissent_reason(rank.dissent, dissent)}
+    if rank.other_results:
+        found[OTHER_RESULTS] = (
+            f"{rank.other_results:,} of {count_of(rank.audited, 'audited result')} not those of most ranks"
+        )
     if rank.other_code:
         found[OTHER_CODE] = f"the code of {count_of(rank.other_code, 'kernel')} is not that of most ranks of the run"
     return replace(rank, outlier=tuple(found), reasons=tuple(found.values())) if found else rank

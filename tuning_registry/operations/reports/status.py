@@ -12,6 +12,8 @@ from tuning_registry.db.store import Store
 from tuning_registry.db.url import shown_url
 from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import MISSING, Selection
+from tuning_registry.operations.election.shares import Shares
+from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.operations.mixed_code import find_mixed_code
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.rules.similar_names import similar_names
@@ -56,6 +58,7 @@ def describe_status(store: Store) -> dict[str, Any]:
         }
         status["engine"] = reading.engine_name()
         mixed = find_mixed_code(reading, Selection())
+        gaps = [entry for entry in Shares(VotesByShape(reading, Selection())).entries() if entry.untimed]
     runs = list_runs(store)
     counting = [run for run in runs if not run.withdrawn_at]
     status |= {
@@ -69,6 +72,8 @@ def describe_status(store: Store) -> dict[str, Any]:
         **current,
         "kernels_of_mixed_code": len(mixed),
     }
+    if gaps:
+        status["untimed"] = list(map(str, gaps))
     for name in ("archs", "triton", "packages", "devices"):
         status[name] = sorted({value for run in counting for value in getattr(run, name)})
     return status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from tuning_registry.operations.election.winners import Election
 from tuning_registry.operations.tables.evidence import make_evidence
 from tuning_registry.operations.tables.export import stated_overrides
 from tuning_registry.rules.near_keys import NearKey, differences, matching_keys
+from tuning_registry.rules.overrides import Overrides
 from tuning_registry.rules.unseen_keys import recorded_keys, suggest
 from tuning_registry.wording import count_of
 
@@ -120,10 +121,26 @@ def predict_launches(election: Election, key: str) -> Iterator[PredictedLaunch]:
         if is_glob(key) or ANY_KEY in texts:
             continue
         evidence = make_evidence({kernel: texts}, entries, election.votes)
-        extra: dict[str, Any] = {"overrides": stated_overrides(election.overrides)}
-        extra |= {"evidence": evidence.document} if evidence else {}
-        configs = {kernel: {spelt: load_config(text) for spelt, text in texts.items()}}
-        yield predict_launch(TunedTable(entries[0].arch, configs, {EXTRA: with_rule(extra)}), kernel, key)
+        table = table_of_kernel(entries[0].arch, kernel, texts, evidence.document, election.overrides)
+        yield predict_launch(table, kernel, key)
+
+
+def table_of_kernel(
+    arch: str, kernel: str, texts: Mapping[str, str], evidence: Mapping[str, Any], overrides: Overrides
+) -> TunedTable:
+    """The table that an export would write, with one kernel.
+
+    Args:
+        arch: Architecture.
+        kernel: Qualified name.
+        texts: Canonical text of the winner of each key.
+        evidence: The table's `evidence` object; empty if there is none.
+        overrides: The overrides in force.
+    """
+    extra: dict[str, Any] = {"overrides": stated_overrides(overrides)}
+    extra |= {"evidence": evidence} if evidence else {}
+    configs = {kernel: {spelt: load_config(text) for spelt, text in texts.items()}}
+    return TunedTable(arch, configs, {EXTRA: with_rule(extra)})
 
 
 def predict_from_table(table: TunedTable, kernel: str, key: str) -> list[PredictedLaunch]:

@@ -18,16 +18,29 @@ from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.generalizing import Kernels, Saving, generalize_entries
-from tuning_registry.operations.election.tally import PINNED, TIE_BY_TIME, EntryVotes, Winner, check_packages
+from tuning_registry.operations.election.same_bits import SameBits
+from tuning_registry.operations.election.tally import (
+    PINNED,
+    SAME_BITS,
+    TIE_BY_TIME,
+    EntryVotes,
+    Winner,
+    check_packages,
+)
 from tuning_registry.operations.election.versions import common_packages, refuse_mixed
 from tuning_registry.operations.election.winners import Election, elect_entries
 from tuning_registry.operations.overrides import refuse_expired
 from tuning_registry.operations.tables.evidence import Evidence, make_evidence
-from tuning_registry.operations.tables.export_checks import refuse_banned, refuse_regressions
+from tuning_registry.operations.tables.export_checks import (
+    refuse_banned,
+    refuse_gaps,
+    refuse_regressions,
+    unvoted_in_shares,
+)
 from tuning_registry.operations.tables.exported import UNKNOWN_DEVICE, Export
 from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.overrides import Overrides
-from tuning_registry.wording import list_some
+from tuning_registry.wording import count_of, list_some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +56,8 @@ class ExportOptions:
         generalize_percent: Make one `*` entry per kernel, accepting this slowdown; None for no `*` entries.
         max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None for any slowdown.
         replaced: The table that the new one replaces.
+        same_bits_as: Replace a config of this table only by one that audits found to give the same bits; None to allow
+            any.
         source: Text for the table's `source`; by default the sources that the recordings state.
         today: UTC day on which overrides are judged, `YYYY-MM-DD`; by default the current one.
     """
@@ -55,6 +70,7 @@ class ExportOptions:
     generalize_percent: float | None = None
     max_regression_percent: float | None = None
     replaced: TunedTable | None = None
+    same_bits_as: TunedTable | None = None
     source: str | None = None
     today: str | None = None
 
@@ -74,6 +90,11 @@ class ExportOptions:
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise UsageError(f"--{name} {value}: expected a percentage of at least 0")
 
+        if self.same_bits_as is not None and (self.policy is Policy.MAJORITY or self.generalize_percent is not None):
+            raise UsageError(
+                "--same-bits-as needs a policy that judges by time, and no --generalize; add --policy fastest"
+            )
+
     @property
     def needs_evidence(self) -> bool:
         """Whether timings are needed under any policy."""
@@ -81,7 +102,7 @@ class ExportOptions:
 
     def accept(self, entry: Winner) -> bool:
         """Whether an entry has enough votes and agreement."""
-        if entry.decided_by == PINNED:
+        if entry.decided_by in {PINNED, SAME_BITS} or not entry.votes:  # timed in shares: there are no votes to count
             return True
         share = Fraction(entry.choices[0].count, entry.votes)
         return entry.votes >= self.min_votes and share >= Fraction(str(self.min_agreement))
@@ -99,13 +120,23 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         raise UsageError("an export needs an architecture; choose one with --arch")
     options = options or ExportOptions()
     with store.reading() as reading:
-        election = elect_entries(reading, selection, options.policy, options.ties, every_choice=options.needs_evidence)
+        same_bits = None if options.same_bits_as is None else SameBits(options.same_bits_as)
+        election = elect_entries(
+            reading,
+            selection,
+            options.policy,
+            options.ties,
+            every_choice=options.needs_evidence,
+            same_bits=same_bits,
+        )
         check_packages(election.votes)
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
-        used = _recordings_used(reading, selection)
-        if not any(entry.votes for entry in election.every_entry):
-            raise _nothing_recorded(selection, reading)
+        used = _recordings_used(reading, selection, election)
+        shared = [entry for entry in election.every_entry if not entry.votes and entry.shape in election.shares]
+        if not shared and not any(entry.votes for entry in election.every_entry):
+            raise _nothing_recorded(selection, reading, election)
         refuse_mixed(election.entries)
+        refuse_gaps(election)
         kept, dropped = _split(election.entries, options)
         if not kept:
             raise SelectionError(
@@ -118,6 +149,8 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         payload = _payload(selection, options, election, kept, kernels, saving, evidence, used)
         _refuse_bad(payload, [*kept, *unwritten], options, election)
         stale = election.votes.stale
+        in_shares = [election.shares.entry(entry.shape) for entry in kept if entry.shape in election.shares]
+        unvoted = unvoted_in_shares(election)
     return Export(
         data=table_bytes(payload),
         payload=payload,
@@ -131,9 +164,14 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         pinned=_count(kept, lambda entry: entry.decided_by == PINNED),
         pinned_banned=_count(kept, lambda entry: _is_pinned_to_banned(entry, election)),
         undecided=election.undecided,
+        kept_for_bits=0 if same_bits is None else same_bits.kept,
         stale=_count(kept, lambda entry: entry.shape in stale),
         saving=saving,
         evidence=evidence,
+        in_shares=len(in_shares),
+        fewest_ranks=min((one.fewest for one in in_shares), default=0),
+        most_ranks=max((one.most for one in in_shares), default=0),
+        unvoted=unvoted,
         devices=dict(Counter(map(_device, used)).most_common()),
     )
 
@@ -143,10 +181,13 @@ def _is_pinned_to_banned(entry: Winner, election: Election) -> bool:
     return entry.decided_by == PINNED and entry.config in banned
 
 
-def _recordings_used(reading: Reading, selection: Selection) -> list[Row]:
-    """The facts about each recording that has a vote in the table."""
+def _recordings_used(reading: Reading, selection: Selection, election: Election) -> list[Row]:
+    """The facts about each recording that has a vote, or a share of an entry's timings, in the table."""
     facts = {row["id"]: row for row in reading.rows(queries.recordings.facts(selection))}
-    return [facts[identity] for identity in reading.scalars(queries.votes.contributing(selection))]
+    used = set(reading.scalars(queries.votes.contributing(selection)))
+    if any(not entry.votes and entry.shape in election.shares for entry in election.entries):
+        used.update(reading.scalars(queries.observations.of_shares(selection)))
+    return [facts[identity] for identity in sorted(used)]
 
 
 def _split(entries: Sequence[Winner], options: ExportOptions) -> tuple[list[Winner], list[Winner]]:
@@ -194,6 +235,7 @@ def _payload(
     used: Sequence[Row],
 ) -> dict[str, Any]:
     voted = [entry for entry in kept if entry.votes]
+    recorded = [entry for entry in kept if entry.votes or entry.shape in election.shares]
     extra: dict[str, Any] = {
         "policy": str(options.policy),
         "recordings": len(used),
@@ -202,6 +244,8 @@ def _payload(
     }
     if options.policy != Policy.MAJORITY:
         extra["decided_by_majority"] = election.undecided
+    if options.same_bits_as is not None:
+        extra["same_bits_as"] = options.same_bits_as.digest
     if options.ties != Ties.TEXT:
         extra["ties"] = str(options.ties)
         extra["ties_by_time"] = _count(kept, lambda entry: entry.decided_by == TIE_BY_TIME)
@@ -220,7 +264,7 @@ def _payload(
         str(selection.arch),
         {kernel: {key: load_config(text) for key, text in keys.items()} for kernel, keys in kernels.items()},
         recorded_source if options.source is None else options.source,
-        triton=voted[0].triton if voted else "",
+        triton=recorded[0].triton if recorded else "",
         packages=common_packages(used, kept),
         extra=extra,
     )
@@ -257,7 +301,13 @@ def _recorded_archs(reading: Reading) -> list[str]:
     return sorted({str(row["arch"]) for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
 
 
-def _nothing_recorded(selection: Selection, reading: Reading) -> SelectionError:
+def _nothing_recorded(selection: Selection, reading: Reading, election: Election) -> SelectionError:
+    unvoted = unvoted_in_shares(election)
+    if unvoted:
+        return SelectionError(
+            f"no votes on {selection.arch}: ranks timed {count_of(unvoted, 'entry')} in shares (split), which cast no votes. "
+            "Elect by time: --policy fastest or --policy minimax"
+        )
     known = _recorded_archs(reading)
     if selection.arch in known:
         return SelectionError(f"no votes on {selection.arch} match the filters; registry runs lists the recorded runs")

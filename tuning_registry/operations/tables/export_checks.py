@@ -10,6 +10,7 @@ from tuning_registry.model.names import ANY_KEY, bare_name
 from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.operations.election.winners import Election
 from tuning_registry.operations.tables.change_evidence import with_evidence
+from tuning_registry.rules.evidence import Policy
 from tuning_registry.rules.overrides import BAN, Overrides
 from tuning_registry.rules.table_diff import diff_tables
 from tuning_registry.wording import count_of, list_some, slower_text
@@ -67,3 +68,27 @@ def refuse_regressions(
             f"the new table would be more than {allowed_percent:g} % slower for {count_of(len(slower), 'entry')} "
             f"(worst: {kernel}, {slowdown}). Nothing was written. To see them, export to another file and run registry diff"
         )
+
+
+def refuse_gaps(election: Election) -> None:
+    """Refuse to elect by time an entry that ranks timed in shares, while no rank has timed some of its candidates.
+
+    Raises:
+        SelectionError: Counts entries and candidates, and names the first.
+    """
+    timed = (Policy.FASTEST, Policy.MINIMAX)
+    entries = [entry for entry in election.entries if entry.decided_by in timed and entry.shape in election.shares]
+    gaps = [gap for gap in map(election.shares.entry, (entry.shape for entry in entries)) if gap.untimed]
+    if gaps:
+        untimed = sum(len(gap.untimed) for gap in gaps)
+        raise SelectionError(
+            f"ranks timed this run in shares, and nobody timed {count_of(untimed, 'candidate')} of "
+            f"{count_of(len(gaps), 'entry')} (first: {gaps[0].kernel} {gaps[0].key}). Nothing was written. Run the job again "
+            "with the same split and record path: it times only these. registry status lists them"
+        )
+
+
+def unvoted_in_shares(election: Election) -> int:
+    """How many entries were timed in shares and have neither votes nor a config in this election."""
+    there = {entry.shape for entry in election.every_entry}
+    return sum(shape not in there for shape, _ in election.shares)

@@ -164,5 +164,6 @@ def _filters(selection: Selection, options: ExportOptions) -> dict[str, Any]:
         "no_evidence": None if options.evidence else True,
         "generalize": options.generalize_percent,
         "max_regression": options.max_regression_percent,
+        "same_bits_as": None if options.same_bits_as is None else options.same_bits_as.digest,
     }
     return {name: value for name, value in given.items() if value not in (None, [], {})}

@@ -32,8 +32,14 @@ class Export(Result):
         pinned: Entries that a pin decided.
         pinned_banned: Of these, entries whose pin overrides a ban of its config for every key of the kernel.
         undecided: Entries that the policy's timings could not decide; they have the majority's config.
+        kept_for_bits: Entries that keep the config of the table in use, because a faster one is not known to give the same
+            bits.
         stale: Elected entries with votes that chose from other candidates than the newest recording.
         evidence: The slowdowns in the table, for keys that are not in it; false if there are none.
+        in_shares: Elected entries that ranks timed in shares (split).
+        fewest_ranks: Of their candidates, the least number of ranks that timed one; 0 without such entries.
+        most_ranks: The largest number.
+        unvoted: Entries that ranks timed in shares and that this policy cannot elect, since they have no votes.
         saving: The effect of generalizing; None if it was not asked for.
         devices: Recordings by device, largest share first.
     """
@@ -50,7 +56,12 @@ class Export(Result):
     pinned: int
     pinned_banned: int
     undecided: int
+    kept_for_bits: int
     stale: int
+    in_shares: int
+    fewest_ranks: int
+    most_ranks: int
+    unvoted: int
     saving: Saving | None
     evidence: Evidence
     devices: Mapping[str, int]
@@ -79,7 +90,12 @@ class Export(Result):
             "pinned",
             "pinned_banned",
             "undecided",
+            "kept_for_bits",
             "stale",
+            "in_shares",
+            "fewest_ranks",
+            "most_ranks",
+            "unvoted",
         )
         return {
             "arch": self.payload["arch"],

@@ -37,6 +37,8 @@ _LAUNCHERS: Final = (
 
 _RESTARTS: Final = ("SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT")
 _LOCAL_RANKS: Final = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+_LOCAL_SIZES: Final = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+_SLURM_SIZES: Final = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")  # 8, or 8(x16): the same on 16 nodes
 
 
 class Place(NamedTuple):
@@ -173,6 +175,19 @@ def launched_local_rank(environ: Mapping[str, str] | None = None) -> int | None:
         return None
     counts = (_count(variables.get(name)) for name in _LOCAL_RANKS)
     return next((count for count in counts if count is not None), None)
+
+
+def launched_local_size(environ: Mapping[str, str] | None = None) -> int | None:
+    """How many ranks run on this host, as the launcher states it; None in a forked child, or if nothing states it.
+
+    Slurm states it for all nodes together, so only if it is the same on each.
+    """
+    variables = os.environ if environ is None else environ
+    if is_forked():
+        return None
+    counts = [_count(variables.get(name)) for name in _LOCAL_SIZES]
+    counts += [_count(re.sub(r"\(x[0-9]+\)$", "", variables.get(name, "").strip())) for name in _SLURM_SIZES]
+    return next((count for count in counts if count), None)
 
 
 def new_run() -> str:

@@ -17,6 +17,8 @@ from tuning_registry.model.names import check_text, is_known_arch, normal_arch
 StrPath = str | os.PathLike[str]
 BlockSizes = Mapping[str, int | Mapping[str, int]]
 
+NODE: Final = "node"  # as a value of `split`: the ranks of each node share the work
+SEEDED: Final = "seeded"
 _KEY: Final = "tuning_registry"  # in the metadata of a dataclass field
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
@@ -151,6 +153,40 @@ def check_steps(value: object) -> int:
     return value
 
 
+def check_split(value: object) -> int | str | None:
+    """A number of ranks, at least 2; `node`; or None."""
+    if value is None or value == NODE or (type(value) is int and value >= 2):
+        return value
+    shown = repr(value) if isinstance(value, str | int) else kind_of(value)
+    raise FormatError(f"expected how many ranks share the work, at least 2, or {NODE!r}; found {shown}")
+
+
+def check_repeats(value: object) -> int:
+    """A number of ranks, at least 1."""
+    if type(value) is not int or value < 1:
+        raise FormatError(
+            f"expected a number of ranks, at least 1, found {value if type(value) is int else kind_of(value)}"
+        )
+    return value
+
+
+def check_bytes(value: object) -> int:
+    """A number of bytes, at least 0."""
+    if type(value) is not int or value < 0:
+        raise FormatError(
+            f"expected a number of bytes, at least 0, found {value if type(value) is int else kind_of(value)}"
+        )
+    return value
+
+
+def check_audit(value: object) -> bool | str:
+    """True, False, or `seeded`."""
+    if isinstance(value, bool) or value == SEEDED:
+        return value if isinstance(value, bool) else SEEDED
+    found = repr(value) if isinstance(value, str) else kind_of(value)
+    raise FormatError(f"expected True, False or {SEEDED!r}, found {found}")
+
+
 def check_flag(value: object) -> bool:
     """True or False."""
     if type(value) is not bool:
@@ -204,12 +240,27 @@ def parse_flag(text: str) -> bool:
     return text.lower() in _TRUE
 
 
+def parse_audit(text: str) -> bool | str:
+    """`seeded`, or a flag."""
+    if text.lower() == SEEDED:
+        return SEEDED
+    try:
+        return parse_flag(text)
+    except FormatError:
+        raise FormatError(f"expected 1, 0 or {SEEDED}, found {text[:40]!r}") from None
+
+
 def parse_integer(text: str) -> int:
     """A decimal integer."""
     try:
         return int(text)
     except ValueError:
         raise FormatError(f"expected an integer, found {text[:40]!r}") from None
+
+
+def parse_split(text: str) -> int | str:
+    """`node`, or a decimal integer."""
+    return text.strip() if text.strip() == NODE else parse_integer(text)
 
 
 def parse_names(text: str) -> tuple[str, ...]:

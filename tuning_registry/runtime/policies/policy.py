@@ -14,25 +14,31 @@ from tuning_registry.runtime.policies.fields import (
     BlockSizes,
     StrPath,
     check_arch,
+    check_audit,
     check_block_sizes,
+    check_bytes,
     check_digest,
     check_flag,
     check_module_names,
     check_names,
     check_optional_text,
     check_record_path,
+    check_repeats,
     check_run,
+    check_split,
     check_steps,
     check_table_path,
     declaration_of,
     declare,
     kind_of,
     one_of,
+    parse_audit,
     parse_block_sizes,
     parse_flag,
     parse_integer,
     parse_names,
     parse_paths,
+    parse_split,
 )
 
 MODES: Final = ("auto", "pinned", "record", "off")
@@ -98,6 +104,21 @@ class AutotunePolicy:
             check_record_path, metavar="PREFIX|URL",
         ),
     )  # fmt: skip
+    split: int | str | None = field(
+        default=None,
+        metadata=declare(
+            "Share the timing of a recording run: each rank times a part of every kernel's candidates. Either how many ranks "
+            "share, or node for the ranks of each node. Such a run casts no votes; elect its table with export --policy fastest.",
+            check_split, parse=parse_split, metavar="RANKS|node",
+        ),
+    )  # fmt: skip
+    split_repeats: int = field(
+        default=2,
+        metadata=declare(
+            "How many of the ranks that share the work time each candidate.",
+            check_repeats, parse=parse_integer, metavar="RANKS",
+        ),
+    )  # fmt: skip
     on_miss: str = field(
         default="nearest",
         metadata=declare(
@@ -151,6 +172,22 @@ class AutotunePolicy:
             "For debugging: run the kernel's pruning at every pinned launch, and warn if two launches of a key would get "
             "different configs because pruning depends on an argument outside the key. Slow.",
             check_flag, parse=parse_flag,
+        ),
+    )  # fmt: skip
+    audit: bool | str = field(
+        default=False,
+        metadata=declare(
+            "While recording, run every candidate on copies of the call's tensors before it is timed, and record which "
+            "candidates give equal bits: 1, or seeded (the same, with seeded values in floating-point tensors, so that "
+            "results compare across ranks).",
+            check_audit, parse=parse_audit, metavar="1|seeded",
+        ),
+    )  # fmt: skip
+    audit_memory: int = field(
+        default=2 << 30,
+        metadata=declare(
+            "Most memory that the copies of an audited call may take, in bytes. A larger call is not audited.",
+            check_bytes, parse=parse_integer, metavar="BYTES",
         ),
     )  # fmt: skip
     chaos: bool = field(

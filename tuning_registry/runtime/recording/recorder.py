@@ -7,16 +7,18 @@ import shlex
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tuning_registry.formats.loader import installed_triton
 from tuning_registry.formats.recording_writer import recording_chunks
 from tuning_registry.locations import absolute_location, is_url, shown_url, user_folder
 from tuning_registry.log import warn
+from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.model.canonical import live_config_text, text_digest
 from tuning_registry.model.names import top_module
 from tuning_registry.model.records import (
     IMPOSSIBLE_TIME,
+    IN_SHARE,
     NO_TEXT,
     Hardware,
     Header,
@@ -36,6 +38,7 @@ from tuning_registry.runtime.job.place import (
     launched_attempt,
     launched_local_rank,
 )
+from tuning_registry.runtime.recording.audits import Audits
 from tuning_registry.runtime.recording.background_writer import INTERVAL_S, BackgroundWriter
 from tuning_registry.runtime.recording.facts import find_hardware
 from tuning_registry.runtime.recording.identity import Identity
@@ -43,9 +46,18 @@ from tuning_registry.runtime.recording.notes import Entry, Notes
 from tuning_registry.runtime.recording.owners import Owners, is_importable
 from tuning_registry.runtime.recording.recording_file import RecordingFile
 from tuning_registry.runtime.recording.sink import RETRY_BUDGET_S, write_with_retries
-from tuning_registry.runtime.recording.tunings import REASONS, differ_in_hooks, texts_of, timings_of
+from tuning_registry.runtime.recording.split import Split, earlier_recordings
+from tuning_registry.runtime.recording.tunings import (
+    NOT_FOLLOWED,
+    REASONS,
+    REASONS_WITHOUT_AUDIT,
+    differ_in_hooks,
+    texts_of,
+    timings_of,
+)
 from tuning_registry.runtime.triton.keys import source_hash
-from tuning_registry.runtime.triton.watch import TIMED, Tuning
+from tuning_registry.runtime.triton.share import Share
+from tuning_registry.runtime.triton.watch import SINGLE, TIMED, Tuning
 
 _STALL_S: Final = 10.0  # how long the exit waits for a file system that makes no progress
 _LAST_TRY_S: Final = 3.0  # beyond the retry budget, for a database driver to give up
@@ -78,6 +90,7 @@ class Recorder:
         self._source = source
         self._interval_s = interval_s
         self.device = Device()  # that the last choice was made on; set by the caller
+        self._split: Split | None = None
         self._owners = Owners()
         self._identity = Identity(run)
         self._begin()
@@ -88,10 +101,13 @@ class Recorder:
         self._hardware: Hardware | None = None
         self._modules_seen: set[str] = set()
         self._notes = Notes()
+        self._audits = Audits()
         self._writer = BackgroundWriter(self._write, self._interval_s, self._complete, stall_s=_STALL_S)
         self._file = RecordingFile(self._prefix, self._beat)
         self._finished = False
         self._is_present = self._is_delivered = False
+        if self._split is not None:
+            self._split = self._split.afresh()
 
     def start_in_child(self) -> None:
         """In a forked child, start over: nothing recorded, no thread, no file."""
@@ -105,6 +121,21 @@ class Recorder:
         if self._finished:
             self._writer = BackgroundWriter(self._write, self._interval_s, self._complete, self._writer, _STALL_S)
             self._finished = False
+
+    def share_work(self, ranks: int | str | None, repeats: int) -> None:
+        """Let ranks share the work from now on, or let each do all of it (None). See `Split`."""
+        if ranks is None:
+            self._split = None
+        elif self._split is None or not self._split.equals(ranks, repeats):
+            self._split = Split(ranks, repeats)
+
+    def share(self, entry: Entry, pruned: Iterable[Any]) -> Share | None:
+        """What this rank times of a key's candidates; None for all of them."""
+        if self._split is None:
+            return None
+        self.start_in_child()
+        run, _ = self._identity.now()
+        return self._split.share(entry, pruned, earlier_recordings(self._prefix, run, launched_attempt()))
 
     @property
     def file(self) -> Path | None:
@@ -170,7 +201,10 @@ class Recorder:
         config = None if tuning.winner is None else live_config_text(tuning.winner)
         source = guarded("reading the source of a kernel", source_hash, tuning.autotuner)
         has_time = all(timing.median_ms is not None for timing in timings if timing.config == config)
-        if tuning.origin != TIMED or (config is not None and not has_time):
+        if isinstance(tuning.candidates, Share):
+            if tuning.origin != SINGLE:  # else other ranks have timed everything before
+                self.observe(entry, config, REASONS.get(tuning.origin, IN_SHARE), timings, source)
+        elif tuning.origin != TIMED or (config is not None and not has_time):
             self.observe(entry, config, REASONS.get(tuning.origin, IMPOSSIBLE_TIME), timings, source)
         elif config is None:
             warn_once(("no text", entry[1]), "%s chose a config with a field or value that a recording cannot hold; the choice is "
@@ -184,6 +218,16 @@ class Recorder:
                           "a table holds: pinning cannot tell them apart. Make them differ in a parameter.",
                           entry[1])  # fmt: skip
             self.vote(entry, config, timings, texts, source)
+
+    def keep_audit(self, entry: Entry, tuning: Tuning) -> None:
+        """Record what the audit of a tuning found, or why there was none; the first audit of an entry counts."""
+        if tuning.origin == SINGLE:
+            return
+        self.start_in_child()
+        audited = tuning.audited or AuditedEntry(skipped=REASONS_WITHOUT_AUDIT.get(tuning.origin, NOT_FOLLOWED))
+        if audited.skipped:
+            warn_once(("audit", entry[1], audited.skipped), "%s is not audited: %s", entry[1], audited.skipped)
+        self._audits.keep(entry, audited)
 
     def recording(self) -> Recording:
         """The present state as a recording."""
@@ -251,6 +295,7 @@ class Recorder:
             triton=installed_triton() or None, packages=packages, modules=modules, source=self._source,
             id=self._id, attempt=launched_attempt(), local_rank=launched_local_rank(), device_uuid=device.uuid,
             hardware=self._hardware or Hardware(), sources=self._notes.sources(),
+            extra=self._audits.extra() | ({} if self._split is None else self._split.extra()),
         )  # fmt: skip
 
     def _write(self) -> bool:

@@ -35,6 +35,7 @@ def recorder_for(policy: AutotunePolicy) -> Recorder:
         if is_url(path):
             warn_of_missing_packages(path)
         _recorders[place] = Recorder(path, policy.run, policy.source)
+    _recorders[place].share_work(policy.split, policy.split_repeats)
     return _recorders[place]
 
 

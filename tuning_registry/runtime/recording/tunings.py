@@ -17,6 +17,9 @@ REASONS: Final[Mapping[str, str]] = {
     watch.FAILED: ALL_FAILED,
     watch.UNMEASURED: IMPOSSIBLE_TIME,
 }
+# Why a choice has no audit, although the policy requests one.
+REASONS_WITHOUT_AUDIT: Final[Mapping[str, str]] = {watch.ECHO: "Triton read its choice from the disk cache"}
+NOT_FOLLOWED: Final = "its candidates are not known before they are timed, or the audit failed"
 
 
 def texts_of(candidates: Iterable[Any]) -> list[str]:

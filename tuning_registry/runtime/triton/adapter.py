@@ -195,6 +195,9 @@ class Adapter:
             call = Call(autotuner, args, kwargs)
             allowed = guarded("reading the bans", self._handler.allowed, call, pruned)
             pruned = pruned if allowed is None else allowed
+            if not self._times_its_own_way(autotuner):
+                share = guarded("sharing the work", self._handler.share, call, pruned)
+                pruned = pruned if share is None else share
             going_on = guarded("watching a tuning", self._on_prune, call, pruned)
             return pruned if going_on is None else going_on
 
@@ -202,10 +205,14 @@ class Adapter:
 
     def _on_prune(self, call: Call, pruned: Any) -> Any:
         autotuner, doubt = call.autotuner, ""
-        if inspect.getattr_static(autotuner, "_bench") is not vars(self._class)["_bench"]:
+        if self._times_its_own_way(autotuner):
             in_capture = guarded("asking for a graph capture", is_capturing)
             doubt = coverage.IN_CAPTURE if in_capture else coverage.OWN_TIMING
         return self._begin(call, pruned, doubt)
+
+    def _times_its_own_way(self, autotuner: Any) -> bool:
+        """Whether its class replaces the function that times a candidate, so that ours is not called."""
+        return inspect.getattr_static(autotuner, "_bench") is not vars(self._class)["_bench"]
 
     def _begin(self, call: Call, pruned: Any, doubt: str) -> Any:
         autotuner = call.autotuner
@@ -243,12 +250,17 @@ class Adapter:
                 return original(autotuner, *args, config=config, **meta)
             if guarded("reading the bans", self._is_banned, Call(autotuner, args, meta), config):
                 return [float("inf")] * 3  # as Triton does for a config that does not run
+            again = guarded("sharing the work", self._watch.timed_before, autotuner, config)
+            if again is not None:
+                guarded("watching a tuning", self._on_timed, autotuner, args, meta, config, again)
+                return again
             try:
                 if guarded("asking for a graph capture", is_capturing):
                     raise LaunchError(
                         f"{kernel_name(autotuner)} (keys: {_shown_keys(autotuner, args, meta)}) would be timed inside a "
                         "CUDA-graph capture, which timing breaks. Launch it once before the capture, or pin this key."
                     )
+                guarded("auditing a kernel", self._on_first, Call(autotuner, args, meta))
                 timing = original(autotuner, *args, config=config, **meta)
             except BaseException:  # raised again after the state of the call is dropped
                 guarded("watching a tuning", self._watch.forget, autotuner)
@@ -257,6 +269,11 @@ class Adapter:
             return timing
 
         return _bench
+
+    def _on_first(self, call: Call) -> None:
+        tuning = self._watch.find(call.autotuner)
+        if tuning is not None and tuning.calls == 0:
+            self._handler.times(tuning, call)
 
     def _is_banned(self, call: Call, config: Any) -> bool:
         """Whether a class that prunes its own way is about to time a banned config."""

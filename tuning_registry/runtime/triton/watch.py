@@ -7,8 +7,10 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.triton.keys import Call
+from tuning_registry.runtime.triton.share import Share
 
 TIMED: Final = "timed"
 ECHO: Final = "echo"
@@ -28,7 +30,7 @@ class Tuning:
         autotuner: The live autotuner.
         kernel: Qualified kernel name.
         key: Shape key of the call; None if it has none, or if its kernel is out of scope.
-        candidates: The candidates that pruning left; None if pruning was not seen.
+        candidates: The candidates that pruning left; None if pruning was not seen; a `Share` if other ranks time the rest.
         is_whole: Whether `candidates` is complete.
         is_told: Whether Triton will tell its listener which candidate it chose.
         timings: `[median, p20, p80]` in ms by candidate, as measured; empty for an echo.
@@ -36,10 +38,11 @@ class Tuning:
         winner: The chosen candidate; None during tuning, or if every candidate failed.
         origin: `timed`, `echo` (from Triton's disk cache), `single` (nothing to choose), `failed`, or
             `unmeasured` (the winner's time is NaN).
+        audited: What an audit of the candidates found; None without one.
     """
 
     __slots__ = (
-        "autotuner", "calls", "candidates", "is_told", "is_whole", "kernel", "key", "origin", "timings", "winner",
+        "audited", "autotuner", "calls", "candidates", "is_told", "is_whole", "kernel", "key", "origin", "timings", "winner",
     )  # fmt: skip
 
     def __init__(self, autotuner: Any, kernel: str, key: str | None, is_told: bool = False) -> None:
@@ -53,6 +56,7 @@ class Tuning:
         self.calls = 0
         self.winner: Any = None
         self.origin = TIMED
+        self.audited: AuditedEntry | None = None
 
 
 class Launch(NamedTuple):
@@ -104,6 +108,9 @@ class Handler(Protocol):
             LaunchError: All of them are banned.
         """
 
+    def share(self, call: Call, pruned: Any) -> Any:
+        """What this rank times of the candidates that Triton would time, a `Share`; None means all of them."""
+
     def device_index(self) -> Callable[[], int] | None:
         """A function that returns the current device's index; None if all visible devices have one architecture."""
 
@@ -112,6 +119,9 @@ class Handler(Protocol):
 
     def begins(self, tuning: Tuning, doubt: str) -> None:
         """Triton is about to time candidates; `doubt` says why the choice may not be seen (empty: it will be)."""
+
+    def times(self, tuning: Tuning, call: Call) -> None:
+        """Triton is about to time the first candidate with the arguments of this call."""
 
     def tuned(self, tuning: Tuning) -> None:
         """Triton has chosen."""
@@ -144,7 +154,8 @@ class Watch:
             tuning.candidates = []
             pruned = self._noting(tuning, pruned)
         elif hasattr(pruned, "__len__"):
-            tuning.candidates, tuning.is_whole = list(pruned), True
+            # A share may grow while Triton times it.
+            tuning.candidates, tuning.is_whole = pruned if isinstance(pruned, Share) else list(pruned), True
             if not tuning.candidates:
                 return pruned
         self._open(tuning)
@@ -179,7 +190,17 @@ class Watch:
             tuning.key = self._handler.key(call)
         tuning.calls += 1
         tuning.timings[candidate] = timing
+        share = tuning.candidates
+        if isinstance(share, Share) and tuning.calls == len(share) and all(map(has_failed, tuning.timings.values())):
+            share.go_on()
         self._finish_if_measured(tuning)
+
+    def timed_before(self, autotuner: Any, candidate: Any) -> Any:
+        """The timing of a candidate that this rank's share holds a second time; None if it was not timed yet."""
+        tuning = self.find(autotuner)
+        if tuning is None or not isinstance(tuning.candidates, Share):
+            return None
+        return tuning.timings.get(candidate)
 
     def listened(self, tuning: Tuning, event: Mapping[str, Any]) -> None:
         """Triton has told its listener."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import H200, Cli, config, version_2, write_recording
 from tests.helpers import take
+from tests.operations.reports.test_audits import CONFIGS, entry, recording
 from tuning_registry import Registry
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError
@@ -20,6 +21,9 @@ from tuning_registry.operations.overrides import add_override
 from tuning_registry.operations.reports.costs import find_costs
 from tuning_registry.operations.reports.page.gather import ReportOptions, gather_report
 from tuning_registry.operations.reports.page.unseen import KernelKeys, what_unseen_keys_get
+from tuning_registry.rendering.html.layout import render_page
+from tuning_registry.rules.audits import Bits
+from tuning_registry.rules.overrides import Overrides
 
 A, B, C = config(B=1), config(B=2), config(B=3)
 
@@ -133,7 +137,7 @@ def test_missed_keys_come_before_examples(store: Store, tmp_path: Path) -> None:
         ("D=160|torch.float32", 0),
         ("D=512|torch.float32", 0),
     ]
-    assert [(one.config, one.nearest) for one in kernel.keys] == [
+    assert [(one.config, one.nearest and one.nearest.key) for one in kernel.keys] == [
         (config_text(A), "D=64|torch.float32"),
         (config_text(B), "D=256|torch.float32"),
         (config_text(B), "D=256|torch.float32"),
@@ -143,13 +147,30 @@ def test_missed_keys_come_before_examples(store: Store, tmp_path: Path) -> None:
 def test_the_rule_is_tested_on_keys_left_out() -> None:
     a, b = config_text(A), config_text(B)
     kernel = KernelKeys(winners={"D=1": a, "D=2": a, "D=4": a}, medians={f"D={n}": {a: 1.0, b: 1.5} for n in (1, 2, 4)})
-    (found,) = what_unseen_keys_get({("sm90", "k"): kernel}, [])
+    (found,) = what_unseen_keys_get({("sm90", "k"): kernel}, [], Overrides())
     assert found.left_out == (0.0, 0.0, 0.0)
     kernel.medians["D=4"] = {a: 1.5, b: 1.0}
-    assert what_unseen_keys_get({("sm90", "k"): kernel}, [])[0].left_out[-1] == 50.0
+    assert what_unseen_keys_get({("sm90", "k"): kernel}, [], Overrides())[0].left_out[-1] == 50.0
     alone = KernelKeys(winners={"*": b, "odd": a})
-    (found,) = what_unseen_keys_get({("sm90", "k"): alone}, [])
+    (found,) = what_unseen_keys_get({("sm90", "k"): alone}, [], Overrides())
     assert (found.any_key, found.recorded, found.keys, found.left_out) == (b, 1, (), ())
+
+
+def test_audits_appear_as_classes_of_equal_bits(store: Store, tmp_path: Path) -> None:
+    """Configs 0 and 1 give equal bits, 2 gives others, 3 failed; ranks chose 0 and 2."""
+    for rank, chosen in enumerate((0, 2, 0)):
+        recording(tmp_path, rank, {"pkg.k": {"M=1": chosen}}, {"pkg.k": {"M=1": entry("aab-")}})
+    take(store, tmp_path, run=None)
+    report = gather_report(store, Selection())
+    (found,) = report.entries
+    assert found.entry.bits is Bits.DIFFERENT
+    audited = {one.config: one.audited and one.audited.number for one in found.candidates}
+    assert audited == {config_text(CONFIGS[0]): 0, config_text(CONFIGS[2]): 1}
+    page = render_page(report, dt.datetime(2026, 12, 1, tzinfo=dt.UTC))
+    assert "Audits: the configs that ranks chose give different bits." in page
+    assert "give different bits in 1 disagreement, equal bits in 0; 0 were not audited" in page
+    assert "<td>class 1<" in page
+    assert "<td>class 2<" in page
 
 
 def test_the_front_door_and_the_command_write_the_same_report(database: str, cli: Cli, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tuning_registry.operations.reports.page.against import compare_with, enviro
 from tuning_registry.operations.reports.page.report import Candidate, Column, Report, ReportEntry, worst_first
 from tuning_registry.operations.reports.page.unseen import KernelKeys, what_unseen_keys_get
 from tuning_registry.operations.reports.ranks import compare_ranks
+from tuning_registry.rules.audits import bits_of, summarize
 from tuning_registry.rules.evidence import ByConfig, ByRank, Policy, median_of_medians
 from tuning_registry.rules.near_keys import matching_keys
 
@@ -78,7 +79,9 @@ def gather_report(store: Store, selection: Selection, options: ReportOptions | N
         entries=sorted(entries, key=worst_first),
         fleet=compare_ranks(store, selection),
         misses=misses,
-        unseen=what_unseen_keys_get(gathering.kernels, [miss for miss in misses if not miss.recorded]),
+        unseen=what_unseen_keys_get(
+            gathering.kernels, [miss for miss in misses if not miss.recorded], election.overrides
+        ),
         environments=environments,
         comparison=comparison,
     )
@@ -158,8 +161,10 @@ class _Gathering:
         stale: int,
         newest: tuple[str, ...],
     ) -> ReportEntry:
+        audits = self._votes.audits.get(entry.shape, {})
         entry = replace(
             entry,
+            bits=bits_of(audits, [choice.config for choice in entry.choices]),
             choices=tuple(
                 replace(choice, recordings=self._voters.recordings(entry.shape, choice.config_id))
                 for choice in entry.choices
@@ -195,11 +200,13 @@ class _Gathering:
     def _candidates(self, entry: EntryVotes, times: ByConfig) -> tuple[Candidate, ...]:
         places = {choice.config: (place, choice.count) for place, choice in enumerate(entry.choices)}
         banned = self._election.overrides.banned(entry.arch, entry.kernel, entry.key)
+        audited = {one.config: one for one in summarize(self._votes.audits.get(entry.shape, {}))}
         found = []
         for config in {**dict.fromkeys(places), **dict.fromkeys(times)}:
             by_rank = times.get(config, {})
             place, votes = places.get(config, (None, 0))
-            found.append(self._candidate(config, place, votes, by_rank, is_banned=config in banned))
+            candidate = self._candidate(config, place, votes, by_rank, is_banned=config in banned)
+            found.append(replace(candidate, audited=audited[config]) if config in audited else candidate)
         return tuple(sorted(found, key=_chosen_first))
 
     def _candidate(self, config: str, place: int | None, votes: int, by_rank: ByRank, *, is_banned: bool) -> Candidate:
@@ -215,6 +222,7 @@ class _Gathering:
             timed_by=len(worked),
             failed_on=len(by_rank) - len(worked),
             is_banned=is_banned,
+            audited=None,
         )
 
     def _note_kernel(self, entry: Winner, candidates: Sequence[Candidate]) -> None:

@@ -14,7 +14,9 @@ from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.operations.reports.costs import CONFLICT, DisagreementCost, most_costly_first
 from tuning_registry.operations.reports.misses import MissedEntry
 from tuning_registry.operations.reports.ranks import Fleet
+from tuning_registry.rules.audits import AuditedConfig
 from tuning_registry.rules.evidence import Slowdown
+from tuning_registry.rules.near_keys import NearKey
 from tuning_registry.rules.table_diff import EntryChange
 from tuning_registry.wording import count_of
 
@@ -47,6 +49,7 @@ class Candidate:
         timed_by: Number of ranks on which it was timed and worked.
         failed_on: Number of ranks on which it failed.
         is_banned: Whether a ban keeps it from being elected.
+        audited: What audits say about its results; None if it was not audited.
     """
 
     config: str
@@ -58,6 +61,7 @@ class Candidate:
     timed_by: int
     failed_on: int
     is_banned: bool
+    audited: AuditedConfig | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +122,14 @@ class UnseenKey:
     Attributes:
         key: The key.
         missed_by: How many ranks of pinned jobs asked for it; 0 if it is an example that nobody asked for.
-        config: Canonical text of the config that the rule tries first; None if no recorded key can be compared.
-        nearest: The recorded key that is nearest; empty likewise.
+        config: Canonical text of the config that a pinned job launches; None if no recorded key can be compared.
+        nearest: The recorded key that is nearest, with the fields in which it differs; None unless that decides.
     """
 
     key: str
     missed_by: int
     config: str | None
-    nearest: str
+    nearest: NearKey | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +139,6 @@ class UnseenKeys:
     Attributes:
         arch, kernel: The kernel.
         recorded: How many keys were recorded.
-        is_timed: Whether timings take part; otherwise the winners alone decide.
         any_key: The config of the `*` entry, which serves every key; None if there is none.
         keys: Missed keys, then examples.
         left_out: Of recorded keys, each treated as if nobody had recorded it: how much slower, in percent, the rule's
@@ -145,7 +148,6 @@ class UnseenKeys:
     arch: str
     kernel: str
     recorded: int
-    is_timed: bool
     any_key: str | None
     keys: tuple[UnseenKey, ...]
     left_out: tuple[float, ...]

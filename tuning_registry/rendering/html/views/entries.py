@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from tuning_registry.operations.reports.audits import findings_of
 from tuning_registry.operations.reports.page.report import UNANIMOUS, Candidate, Column, Report, ReportEntry, by_place
 from tuning_registry.rendering.html.advice import advice
 from tuning_registry.rendering.html.markup import Child, Markup, element
@@ -21,6 +22,7 @@ from tuning_registry.rendering.html.text import (
     shade,
     split_of,
 )
+from tuning_registry.rules.audits import AuditedConfig, Bits
 from tuning_registry.wording import count_of
 
 _FAR = 1.6  # times the fastest candidate, from which those that nobody chose share a row
@@ -73,6 +75,9 @@ def _entry(one: ReportEntry, columns: Sequence[Column], number: int, *, is_open:
         element("p", element("code", entry.kernel), element("br"), element("code", entry.key), class_="full"),
         element("p", element("b", "Why: "), one.why, ". ", element("b", "What to do: "), advice(one), class_="why"),
         element("p", _stale_text(one), class_="why") if one.is_stale else None,
+        element("p", f"Audits: the configs that ranks chose give {entry.bits} bits.", class_="why")
+        if one.cost is not None and entry.bits is not Bits.UNKNOWN
+        else None,
         _candidates(one, columns) if one.candidates else None,
         id=anchor,
         class_="f entry",
@@ -110,6 +115,8 @@ def _candidates(one: ReportEntry, columns: Sequence[Column]) -> Markup:
     headings: list[Child] = ["", "Config", "Votes", "Ranks"]
     if timed:
         headings += ["Median ms", "Slower by", axis()]
+    is_audited = any(candidate.audited for candidate in one.candidates)
+    headings += ["Equal bits"] if is_audited else []
     return element(
         "div",
         element(
@@ -133,6 +140,7 @@ def _candidates(one: ReportEntry, columns: Sequence[Column]) -> Markup:
                         else "",
                         fastest if timed else None,
                         is_elected=candidate.config == one.config,
+                        is_audited=is_audited,
                     )
                     for candidate in one.candidates
                     if candidate not in far
@@ -148,7 +156,9 @@ def _candidates(one: ReportEntry, columns: Sequence[Column]) -> Markup:
     )
 
 
-def _candidate(one: Candidate, text: str, ranks: str, fastest_ms: float | None, *, is_elected: bool) -> Markup:
+def _candidate(
+    one: Candidate, text: str, ranks: str, fastest_ms: float | None, *, is_elected: bool, is_audited: bool
+) -> Markup:
     mark: Child = None
     if one.place is not None:
         mark = element("span", letter(one.place), class_=f"l {shade(one.place)}")
@@ -169,7 +179,16 @@ def _candidate(one: Candidate, text: str, ranks: str, fastest_ms: float | None, 
             element("td", figure),
             element("td", times_strip(one, fastest_ms)),
         ]
+    cells += [element("td", _bits(one.audited))] if is_audited else []
     return element("tr", cells, class_="won" if is_elected else None)
+
+
+def _bits(audited: AuditedConfig | None) -> str:
+    """The class of equal bits of a candidate's results, as a number since letters are choices; and what is wrong."""
+    if audited is None:
+        return "not audited"
+    found = [] if audited.number is None else [f"class {audited.number + 1}"]
+    return ", ".join([*found, *findings_of(audited)]) or "failed"
 
 
 def _far(candidates: Sequence[Candidate], texts: Mapping[str, str], fastest_ms: float) -> Markup:

@@ -10,7 +10,7 @@ from tuning_registry.operations.reports.page.report import Report, UnseenKey, Un
 from tuning_registry.rendering.html.markup import Child, Markup, element
 from tuning_registry.rendering.html.tables import cell, heading, section, table
 from tuning_registry.rendering.html.text import DASH, entry_id, percent, short_key
-from tuning_registry.rules.near_keys import differences
+from tuning_registry.rules.near_keys import NearKey
 from tuning_registry.wording import count_of
 
 Anchors = Mapping[tuple[str, str, str], str]  # of the entries, by architecture, kernel and key
@@ -31,10 +31,10 @@ def unseen_view(report: Report) -> Markup | None:
     return section(
         "unseen",
         "What an unseen key gets",
-        "The rule for unseen keys (nearest) weighs how each config did on the nearest recorded keys, and tries the config of "
-        "least expected cost first. Missed keys come first; the others are examples. The last column tests the rule: it "
-        "leaves out up to 8 recorded keys in turn and compares its choice there with the fastest config; it takes two keys with "
-        "timings.",
+        "For a key that its table lacks, a pinned job launches the config that the nearest recorded keys suggest "
+        "(on_miss=nearest): by their timings, the one of which least slowdown is expected. Missed keys come first; the "
+        "others are examples. The last column tests the rule: it leaves out up to 8 recorded keys in turn and compares its "
+        "choice there with the fastest config; it takes two keys with timings.",
         table("What keys that nobody recorded get", headings, (_rows(kernel, anchors) for kernel in report.unseen)),
     )
 
@@ -70,16 +70,19 @@ def _key(kernel: UnseenKeys, key: UnseenKey | None, anchors: Anchors) -> Child:
         element(
             "td", element("code", short_config(key.config)) if key.config else "the candidate with the lowest estimate"
         ),
-        element("td", _nearest(key, anchors.get((kernel.arch, kernel.kernel, key.nearest)))),
+        element(
+            "td",
+            _nearest(key.nearest, anchors.get((kernel.arch, kernel.kernel, key.nearest.key)) if key.nearest else None),
+        ),
     ]
 
 
-def _nearest(key: UnseenKey, anchor: str | None) -> Child:
+def _nearest(near: NearKey | None, anchor: str | None) -> Child:
     """The nearest recorded key by the fields in which it differs, linked to its entry."""
-    if not key.nearest:
+    if near is None:
         return "none"
-    fields = "; ".join(f"{one.field}={one.recorded or 'none'}" for one in differences(key.key, key.nearest))
-    return element("a", fields or short_key(key.nearest), href=anchor and f"#{anchor}")
+    fields = "; ".join(f"{one.field}={one.recorded or 'none'}" for one in near.differences)
+    return element("a", fields or short_key(near.key), href=anchor and f"#{anchor}")
 
 
 def _tested(left_out: tuple[float, ...]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.operations.reports.costs import CONFLICT, NEAR_TIE, NOT_TIMED
@@ -11,6 +12,7 @@ from tuning_registry.operations.reports.ranks import Rank
 from tuning_registry.rendering.html.advice import advice
 from tuning_registry.rendering.html.markup import Child, Markup, element, join
 from tuning_registry.rendering.html.text import named, percent
+from tuning_registry.rules.audits import Bits
 from tuning_registry.wording import count_of
 
 _SHOWN = 5  # entries or ranks that an answer names
@@ -93,9 +95,19 @@ def _answers(report: Report) -> Iterator[tuple[str, Child]]:
         yield "Ranks that dissent most", _ranks(dissenting)
     if report.fleet.outliers:
         yield "Outliers", element("a", _outliers(report.fleet.outliers), href="#fleet")
+    bits = Counter(one.entry.bits for one in report.disagreements)
+    if bits[Bits.EQUAL] or bits[Bits.DIFFERENT]:
+        yield "Audits", _audits(bits)
     checked = [value for kernel in report.unseen for value in kernel.left_out]
     if report.unseen:
         yield "What an unseen key gets", _unseen(report, checked)
+
+
+def _audits(bits: Mapping[Bits, int]) -> str:
+    return (
+        f"the configs that ranks chose give different bits in {count_of(bits[Bits.DIFFERENT], 'disagreement')}, equal bits "
+        f"in {bits[Bits.EQUAL]:,}; {bits[Bits.UNKNOWN]:,} were not audited"
+    )
 
 
 def _worst(one: ReportEntry) -> Child:
