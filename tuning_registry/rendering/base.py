@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tuning_registry.errors import printable
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.rendering.markdown import markdown_table
+from tuning_registry.rendering.screen import SCREEN, Paint, fit, paint
 
 if TYPE_CHECKING:
     from tuning_registry.model.results import Result
@@ -19,6 +20,7 @@ R = TypeVar("R", bound="Result")
 Record = Mapping[str, Any]
 
 SECONDS: Final = len("2026-11-30T12:00:00")  # how much of a time people need
+_BELOW: Final = " " * 4  # before a value below its row
 
 
 class Format(StrEnum):
@@ -89,7 +91,7 @@ def render(
         return render_csv(rows(), columns)
     if style is Format.markdown:
         return markdown() if markdown else markdown_table(list(rows()), columns)
-    return text()
+    return fit(text())
 
 
 def render_json(value: object) -> str:
@@ -126,13 +128,51 @@ def _cell(value: object) -> object:
     return "" if value is None else value
 
 
-def render_columns(rows: Sequence[Record], columns: Sequence[str]) -> str:
-    """Aligned columns with a header line, never cut; control characters are escaped."""
-    cells = [[column.replace("_", " ").upper() for column in columns]]
-    cells += [[printable(plain(row[column])) for column in columns] for row in rows]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
-    return "".join(line.rstrip() + "\n" for line in lines)
+def render_columns(rows: Sequence[Record], columns: Sequence[str], indent: str = "") -> str:
+    """Aligned columns with a header line, never cut; control characters are escaped.
+
+    If the rows are wider than the screen, some columns follow below each row, with their names.
+
+    Args:
+        rows: The values by column, and under `paint` the colours of some columns.
+        columns: The columns.
+        indent: What each line begins with.
+    """
+    titles = [column.replace("_", " ").upper() for column in columns]
+    cells = [[printable(plain(row[column])) for column in columns] for row in rows]
+    widths = [max(map(len, values)) for values in zip(titles, *cells, strict=True)]
+    filled = [sum(value != "-" for value in values) for values in zip(*cells, strict=True)] or [0] * len(columns)
+    beside = _columns_that_fit(widths, filled, len(indent))
+
+    def line(values: Sequence[str], paints: Sequence[Paint | None]) -> str:
+        last = beside[-1]
+        padded = (paint(values[at], paints[at]) + " " * (widths[at] - len(values[at])) * (at != last) for at in beside)
+        return (indent + "  ".join(padded)).rstrip() + "\n"
+
+    text = line(titles, [Paint.STRONG] * len(titles))
+    for row, values in zip(rows, cells, strict=True):
+        paints = [row.get("paint", {}).get(column) for column in columns]
+        text += line(values, paints)
+        for at in range(len(columns)):
+            if at not in beside and values[at] != "-":
+                text += f"{indent}{_BELOW}{titles[at].lower()}: {paint(values[at], paints[at])}\n"
+    return text
+
+
+def _columns_that_fit(widths: Sequence[int], filled: Sequence[int], indent: int) -> list[int]:
+    """The columns that the screen has room for in one row.
+
+    Leaves out the column with the fewest values if that is enough, else the widest ones.
+    """
+    beside, room = list(range(len(widths))), SCREEN.get().width
+
+    def excess() -> int:
+        return 0 if room is None else indent + sum(widths[at] + 2 for at in beside) - 2 - room
+
+    while len(beside) > 1 and (over := excess()) > 0:
+        enough = [at for at in beside if widths[at] + 2 >= over]
+        beside.remove(min(enough, key=lambda at: filled[at]) if enough else max(beside, key=lambda at: widths[at]))
+    return beside
 
 
 def columns_in_use(rows: Sequence[Record], columns: Sequence[str], always: int) -> list[str]:

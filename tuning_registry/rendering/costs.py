@@ -12,7 +12,15 @@ from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, Record, join_lines, render_results
 from tuning_registry.rendering.markdown import markdown_page, markdown_table
-from tuning_registry.rendering.votes import CHOICE_COLUMNS, bits_mark, choice_rows, entry_title, tie_mark, voters_text
+from tuning_registry.rendering.screen import Paint, paint
+from tuning_registry.rendering.votes import (
+    CHOICE_COLUMNS,
+    bits_mark,
+    choice_line,
+    choice_rows,
+    entry_title,
+    tie_mark,
+)
 from tuning_registry.wording import count_of, slower_text
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
@@ -91,18 +99,22 @@ def _rows(found: DisagreementCost) -> Iterable[Record]:
 def _block(found: DisagreementCost) -> str:
     entry = found.entry
     lines = [
-        f"{found.verdict:<9}  {entry_title(entry)}",
+        f"{_verdict(found.verdict)}  {entry_title(entry)}",
         _INDENT + printable(entry.key) + tie_mark(entry) + bits_mark(entry),
         *(printable(_INDENT + line) for line in _summary(found)),
     ]
     width = max(len(short_config(choice.config)) for choice in entry.choices)
     for place, (choice, gap) in enumerate(zip(entry.choices, (None, *found.gaps), strict=True)):
-        config = f"{short_config(choice.config):<{width}}"
         elected = "  [elected]" if place == 0 else ""
-        lines.append(printable(f"{choice.count:>5}  {config}  {voters_text(choice.voters)}{elected}"))
+        lines.append(choice_line(choice, width, is_elected=place == 0) + elected)
         if place > 0:
             lines.append(f"       {_comparison(gap)}")
     return join_lines(lines)
+
+
+def _verdict(text: str) -> str:
+    """The verdict, nine columns wide; only a conflict needs attention."""
+    return paint(text, Paint.BAD if text == "conflict" else None) + " " * (9 - len(text))
 
 
 def _summary(found: DisagreementCost) -> Iterable[str]:

@@ -9,6 +9,7 @@ from tuning_registry.errors import printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.rendering.base import Format, Record, join_lines, render_results
 from tuning_registry.rendering.markdown import markdown_page, markdown_table
+from tuning_registry.rendering.screen import Paint, paint
 from tuning_registry.rules.table_diff import ADDED, DROPPED, EntryChange
 from tuning_registry.wording import slower_text
 
@@ -90,8 +91,9 @@ def _text(changes: Sequence[EntryChange]) -> str:
 
 
 def _side(sign: str, text: str | None, votes: int | None, change: EntryChange, *, is_wider: bool) -> str:
+    style = Paint.REMOVED if sign == "-" else Paint.ADDED
     if text is None:
-        return f"    {sign} nothing"
+        return "    " + paint(f"{sign} nothing", style)
     support = "" if change.votes is None else f"{votes}/{change.votes}  "
     wider = "  (from a wider entry)" if is_wider else ""
-    return printable(f"    {sign} {support}{short_config(text)}{wider}")
+    return "    " + paint(printable(f"{sign} {support}{short_config(text)}{wider}"), style)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tuning_registry.formats.table_problems import TableProblem
 from tuning_registry.rendering.base import Format, join_lines, render, render_results
 from tuning_registry.rendering.markdown import markdown_page, markdown_table
+from tuning_registry.rendering.screen import Paint, paint
 
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
     from tuning_registry.operations.tables.checking import TableCheck
@@ -39,6 +40,6 @@ def render_check(found: TableCheck, style: Format, heading: str = "") -> str:
         data=found.to_dict,
         columns=_CHECKED,
         rows=lambda: rows,
-        text=lambda: join_lines(found.problems),
+        text=lambda: join_lines(paint(row["kind"], Paint.BAD) + f": {row['problem']}" for row in rows),
         markdown=markdown,
     )
