@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, TextIO, TypeVar
+from typing import Final, TextIO
 
 import typer
 
 from tuning_registry.errors import FileError
 from tuning_registry.rendering.screen import Paint, Screen, coloured
 
-T = TypeVar("T")
 _PAINTS: Final = {"error": Paint.BAD, "problem": Paint.BAD, "warning": Paint.CAUTION, "skipped": Paint.CAUTION}
 
 
@@ -53,14 +51,3 @@ def is_stdout(output: Path | None) -> bool:
     """Whether an output file means stdout."""
     # /dev/stdout may lead to a file (`>> log`), which must be appended to, not replaced.
     return output is None or str(output) in {"-", "/dev/stdout"}
-
-
-def track_files(files: Sequence[T]) -> Iterator[T]:
-    """Iterate over the files, with a progress bar if stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield from files
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(files, "reading", console=Console(stderr=True), transient=True)

@@ -12,6 +12,7 @@ import typer
 from tuning_registry.cli.commands import Target, command
 from tuning_registry.cli.console import is_stdout, print_data, print_message, write_stdout
 from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
+from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.table import TunedTable, read_table
@@ -112,7 +113,8 @@ def export(
         replaced=_replaced_table(output) if max_regression is not None else None,
         same_bits_as=None if same_bits_as is None else read_table(same_bits_as),
     )
-    made = export_table(store, target.selection, options)
+    with show_progress("electing configs"):
+        made = export_table(store, target.selection, options)
     write_export(made, output)
     if not is_stdout(output):
         _remember(store, made, target.selection, options, str(output))

@@ -15,7 +15,7 @@ from tuning_registry.rendering.screen import SCREEN, Paint, paint
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
-    from tuning_registry.operations.election.tally import Choice, EntryVotes, Winner
+    from tuning_registry.operations.election.tally import ConfigVotes, EntryVotes, Winner
 
 _LONGEST_RANKS: Final = 60  # characters of a rank list in a table; more on a wide screen
 _BEFORE_RANKS: Final = 100  # columns of a wide screen that are for other things
@@ -120,7 +120,7 @@ def _block(entry: EntryVotes) -> str:
     )
 
 
-def choice_line(choice: Choice, width: int, *, is_elected: bool) -> str:
+def choice_line(choice: ConfigVotes, width: int, *, is_elected: bool) -> str:
     """A config with its votes and the ranks behind it; the columns are `width` apart."""
     text = printable(short_config(choice.config))
     config = paint(text, Paint.STRONG if is_elected else None) + " " * (width - len(text))
