@@ -102,7 +102,8 @@ def test_json_of_a_disagreement(cli: Cli, tmp_path: Path) -> None:
     result = cli("disagreements", "--format", "json")
     assert json.loads(result.stdout) == [
         {
-            "arch": "sm90", "kernel": "k", "key": "M=1", "tie": False, "sources": 0, "triton": "", "package": "", "version": "",
+            "arch": "sm90", "kernel": "k", "key": "M=1", "tie": False, "sources": 0, "bits": "unknown", "triton": "", "package": "",
+            "version": "",
             "choices": [
                 {"config": A, "votes": 2, "ranks": [0, 2], "runs": {"demo": [0, 2]}},
                 {"config": B, "votes": 1, "ranks": [1], "runs": {"demo": [1]}},

@@ -162,6 +162,12 @@ SCRIPT = """
         r = verify_choices()
         out["result"] = (bool(r), r.compared, r.other_code)
 
+    def sharing(out):
+        install({"arch": "sm90", "record_path": FOLDER + "/shared/r", "run": "shared", "split": 3, "split_repeats": 1})
+        tune(1, name="shared")
+        out["result"] = bool(verify_choices())
+        verify_choices()
+
     def nothing_compared(out):
         install({"arch": "sm90"})
         tune(RANK, name=f"only{RANK}")
@@ -187,8 +193,8 @@ SCRIPT = """
 
     dist.init_process_group("gloo", init_method=f"file://{FOLDER}/store", rank=RANK, world_size=SIZE)
     outs = {}
-    for scenario in (agreeing, news, spellings, strict, chaos, changed, without, factories, other_code, nothing_compared, raising,
-                     naming):
+    for scenario in (agreeing, news, spellings, strict, chaos, changed, without, factories, other_code, sharing, nothing_compared,
+                     raising, naming):
         lines.clear(), sent.clear()
         scenario(out := {})
         outs[scenario.__name__] = {**out, "lines": list(lines), "sent": list(sent)}
@@ -292,11 +298,20 @@ def test_functions_that_share_a_name_are_compared_by_their_source_in_any_order(r
     assert [out["lines"] for out in ranks] == [[]] * 3
 
 
+@scenario("sharing")
+def test_ranks_that_share_the_work_are_said_to_differ_once(ranks: Any) -> None:
+    assert [out["result"] for out in ranks] == [False] * 3
+    said = [[line for line in out["lines"] if "share the work" in line and "differ" in line] for out in ranks]
+    assert [len(lines) for lines in said] == [1, 0, 0]
+    assert "the configs of 1 of 1 entries differ" in said[0][0]
+    assert not any("ranks disagree on" in line for out in ranks for line in out["lines"])
+
+
 @scenario("other_code")
 def test_ranks_that_run_different_code_under_one_name_are_named(ranks: Any) -> None:
     """Ranks 1 and 2 run the same code and differ in its config; rank 0 runs other code."""
     for out in ranks:
-        assert "1 of 2 entries differ between 3 ranks: pkg.ops.stale" in out["text"]
+        assert "3 ranks chose different configs for 1 of 2 entries: pkg.ops.stale" in out["text"]
         assert "ranks 0" not in out["text"]
         assert out["result"] == (True, 2, ("pkg.ops.stale",))
     said = [[line for line in out["lines"] if "different code under the name pkg.ops.stale" in line] for out in ranks]

@@ -29,9 +29,9 @@ def render_audits(entries: Sequence[EntryAudit], style: Format) -> str:
 def finding_lines(entry: EntryAudit) -> Iterable[str]:
     """Each candidate that needs attention, and the command that bans it if it is wrong."""
     for one, what in entry.findings:
-        count = one.outside_on or one.differs_on
+        count = max(one.outside_on, one.differs_on)
         where = printable(f"{entry.kernel}, key {entry.key}: {short_config(one.config)}")
-        yield f"{where} {what} in {count} of {count_of(one.recordings, 'recording')}{_difference(one)}"
+        yield f"{where}: {what} in {count} of {count_of(one.recordings, 'recording')}{_difference(one)}"
         if one.outside_on:
             yield f"  to ban it, run: {ban_command(entry, one)}"
 

@@ -237,9 +237,13 @@ def _report(where: Group, known: KnownChoices, result: Agreement, *, is_speaker:
             warn("ranks launched different code under the name %s, so their configs of it were not compared: the source of "
                  "the function differs. Do they run the same version of its package?", kernel)  # fmt: skip
     news = [one for one in result.disagreements if known.is_first((one.arch, one.kernel, one.key))]
+    policy = active_policy()
+    if news and policy is not None and policy.mode == "record" and policy.split is not None:
+        warn_once("split", "ranks share the work of this run (split), so each launches the best of the candidates that it timed: "
+                  "the configs of %d of %d entries differ", len(news), result.compared)  # fmt: skip
+        return
     for disagreement in news:
         warn("ranks disagree on %s", disagreement)
-    policy = active_policy()
     if news and policy is not None and policy.on_miss == "tune":
         warn_once("tune", "on_miss is tune, so each rank times the keys that the table does not have; pin these keys, or choose "
                   "another on_miss, if ranks must agree")  # fmt: skip

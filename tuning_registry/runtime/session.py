@@ -136,12 +136,13 @@ class Session:
         """Audit the candidates on copies of the call's tensors, if the policy requests it."""
         if not self._audits(tuning.kernel) or is_interpreted(call.autotuner) or loaded_torch() is None:
             return
-        if tuning.is_whole and tuning.candidates:
+        candidates = tuning.candidates or ()
+        if tuning.is_whole and len(candidates) > 1:  # of a single one, old releases take a time
             # Needs torch, and takes milliseconds to import.
             from tuning_registry.runtime.audit.candidates import audit  # noqa: PLC0415
 
             tuning.audited = audit(
-                call, tuning.candidates, seeded=self.policy.audit == SEEDED, limit_bytes=self.policy.audit_memory
+                call, candidates, seeded=self.policy.audit == SEEDED, limit_bytes=self.policy.audit_memory
             )
 
     def _audits(self, kernel: str) -> bool:

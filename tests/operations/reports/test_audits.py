@@ -204,7 +204,7 @@ def test_the_command_lists_findings_with_the_command_that_bans(cli: Cli, store: 
     assert cli("ingest", path).exit_code == 0
     shown = cli("audit")
     assert shown.exit_code == 0
-    assert "pkg.k, key M=1: B=64 num_warps=4 num_stages=3 outside the tolerance in 1 of 1 recording" in shown.stderr
+    assert "pkg.k, key M=1: B=64 num_warps=4 num_stages=3: outside the tolerance in 1 of 1 recording" in shown.stderr
     assert "differs between runs in 1 of 1 recording" in shown.stderr
     assert "every candidate gives equal bits: config_invariant=pkg.free" in shown.stderr
     assert "3 audited entries, 2 with findings" in shown.stderr

@@ -221,3 +221,11 @@ def test_a_kernel_with_one_candidate_is_not_audited(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not enough values"):
         recorded(tmp_path, single, *data())
     assert len(launched(single)) == 1
+
+
+def test_a_candidate_that_pruning_leaves_alone_is_not_audited(tmp_path: Path) -> None:
+    pruned = kernel(lambda x, y, M, **_: y.mul_(2.0), timer=Timer([1.0], runs=False),
+                    prune_configs_by={"early_config_prune": lambda configs, *_, **__: configs[:1]})  # fmt: skip
+    with pytest.raises(ValueError, match="not enough values"):
+        recorded(tmp_path, pruned, *data())
+    assert len(launched(pruned)) == 1

@@ -7,7 +7,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
+import subprocess
+import sys
+import textwrap
 import weakref
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,9 @@ pytest.importorskip("triton")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402  # likewise
 
 from tests.runtime.audit.helpers import classes, kernel, recorded, sizes  # noqa: E402  # what needs torch waits for it
-from tests.runtime.fakes import Timer  # noqa: E402  # likewise
+from tests.runtime.fakes import Timer, only_recording  # noqa: E402  # likewise
+from tests.runtime.recording.helpers import ROOT  # noqa: E402  # likewise
+from tuning_registry.formats.audits import read_audits  # noqa: E402  # likewise
 
 
 class Seen:
@@ -182,3 +188,39 @@ def test_inputs_state_everything_that_is_passed(tmp_path: Path) -> None:
     assert sizes(recorded(tmp_path, quiet(Seen()), x, y, 16, name="last"), "failed") == dict.fromkeys(
         (128, 64, 32), False
     )
+
+
+CHILD = """
+    import sys
+    import torch
+    from tests.runtime.audit.helpers import kernel
+    from tuning_registry.runtime import install, uninstall
+
+    garbage = float(sys.argv[2])
+    torch.manual_seed(int(garbage))
+    x, y, z = torch.randn(7, 33).bfloat16(), torch.full((1001,), garbage), torch.full((3, 5), garbage, dtype=torch.float16)
+    install(record_path=sys.argv[1], arch="sm90", run=f"job-{garbage}", audit="seeded")
+
+    def work(x, y, M, z, *, BLOCK_M, **_):
+        y[:33] = x.float().sum(1) * BLOCK_M
+        z[0] = x[0, 0]
+
+    kernel(work, args=("x", "y", "M", "z"))[(1,)](x.t(), y[1:], 16, z[:2])
+    uninstall()
+"""
+
+
+def test_processes_with_other_garbage_in_their_outputs_compare_if_seeded(tmp_path: Path) -> None:
+    found = []
+    for garbage in ("1.0", "65504.0"):
+        folder = tmp_path / garbage
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": garbage[:1]}
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(CHILD), str(folder / "rec"), garbage],
+            cwd=ROOT, env=environment, check=True, timeout=120,
+        )  # fmt: skip
+        audits = read_audits(only_recording(folder).header.extra)
+        found += [entry for keys in audits["sm90"].values() for entry in keys.values()]
+    assert found[0].inputs == found[1].inputs
+    assert found[0] == found[1]
+    assert found[0].candidates[0].digest != found[0].candidates[1].digest

@@ -56,8 +56,8 @@ class EntryAudit(Result):
 
     @property
     def findings(self) -> list[tuple[AuditedConfig, str]]:
-        """The candidates that are outside the tolerance or differ between runs, with the reason."""
-        return [(one, what) for one in self.configs for what in findings_of(one)]
+        """The candidates that are outside the tolerance or differ between runs, with the reasons."""
+        return [(one, " and ".join(findings_of(one))) for one in self.configs if findings_of(one)]
 
     def to_dict(self) -> dict[str, Any]:
         """The audits as JSON holds them."""

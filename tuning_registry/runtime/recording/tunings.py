@@ -18,7 +18,9 @@ REASONS: Final[Mapping[str, str]] = {
     watch.UNMEASURED: IMPOSSIBLE_TIME,
 }
 # Why a choice has no audit, although the policy requests one.
-REASONS_WITHOUT_AUDIT: Final[Mapping[str, str]] = {watch.ECHO: "Triton read its choice from the disk cache"}
+REASONS_WITHOUT_AUDIT: Final[Mapping[str, str]] = {
+    watch.ECHO: "Triton read its choice from the disk cache; record with an empty TRITON_CACHE_DIR"
+}
 NOT_FOLLOWED: Final = "its candidates are not known before they are timed, or the audit failed"
 
 

@@ -90,7 +90,7 @@ def _header(columns: Sequence[Column], grid: Grid) -> Markup:
         bands.append((" ".join(filter(None, (host, run if several else ""))), start, count))
         start += count
     labels = [DASH if column.rank is None else str(column.rank) for column in firsts]
-    return join("Ranks", grid.header(labels, bands))
+    return join("Ranks" if len(firsts) == len(columns) else "Hosts", grid.header(labels, bands))
 
 
 def _row(one: ReportEntry, grid: Grid | None, number: int, *, versions: bool) -> Markup:

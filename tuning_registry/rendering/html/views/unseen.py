@@ -32,9 +32,9 @@ def unseen_view(report: Report) -> Markup | None:
         "unseen",
         "What an unseen key gets",
         "For a key that its table lacks, a pinned job launches the config that the nearest recorded keys suggest "
-        "(on_miss=nearest): by their timings, the one of which least slowdown is expected. Missed keys come first; the "
-        "others are examples. The last column tests the rule: it leaves out up to 8 recorded keys in turn and compares its "
-        "choice there with the fastest config; it takes two keys with timings.",
+        "(on_miss=nearest): the one with the least expected slowdown by their timings. Missed keys come first; the others are "
+        "examples. The last column tests the rule on kernels with at least two timed keys: it leaves out recorded keys in turn "
+        "and compares its choice there with the fastest config.",
         table("What keys that nobody recorded get", headings, (_rows(kernel, anchors) for kernel in report.unseen)),
     )
 
