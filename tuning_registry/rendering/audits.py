@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
 
 _SHOWN: Final = ("arch", "kernel", "key", "candidates", "distinct_results", "findings", "recordings", "skipped")
 _CSV: Final = ("arch", "kernel", "key", "config", "class", "recordings", "failed_on", "differs_between_runs_on",
-               "outside_tolerance_on", "difference", "banned_by", *GROUP)  # fmt: skip
+               "outside_tolerance_on", "difference", "banned_by_override", *GROUP)  # fmt: skip
 
 
 def render_audits(entries: Sequence[EntryAudit], style: Format) -> str:

@@ -218,7 +218,7 @@ def test_the_command_lists_findings_with_the_command_that_bans(cli: Cli, store: 
     assert len(json.loads(cli("audit", "--findings", "--format", "json").stdout)) == 2
     table = list(csv.DictReader(io.StringIO(cli("audit", "--kernel", "pkg.k", "--format", "csv").stdout)))
     assert [(row["class"], row["outside_tolerance_on"]) for row in table] == [("A", "0"), ("A", "0"), ("B", "1")]
-    assert [row["banned_by"] for row in table] == ["", "", "1"]
+    assert [row["banned_by_override"] for row in table] == ["", "", "1"]
     assert cli("audit", "--exit-code").exit_code == 1
     assert cli("audit", "--kernel", "pkg.free", "--exit-code").exit_code == 0
     assert cli("audit", "--kernel", "nothing", "--exit-code").exit_code == 1

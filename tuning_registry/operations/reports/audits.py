@@ -73,7 +73,11 @@ class EntryAudit(Result):
             "skipped": dict(self.skipped),
             "classes": self.classes,
             "configs": [
-                {"config": load_config(one.config), **audited_fields(one), "banned_by": self.banned_by.get(one.config)}
+                {
+                    "config": load_config(one.config),
+                    **audited_fields(one),
+                    "banned_by_override": self.banned_by.get(one.config),
+                }
                 for one in self.configs
             ],
             "triton": self.triton,
