@@ -37,6 +37,11 @@ def text(page: str) -> str:
     return (ROOT / page).read_text()
 
 
+def slug(title: str) -> str:
+    """The anchor that the site gives to a heading."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower())
+
+
 def block(kind: str, content: str, mark: str = "", reason: str = "") -> Block:
     return Block(kind=kind, text=content, line=1, mark=mark, reason=reason)
 
@@ -155,6 +160,16 @@ def test_every_paper_is_a_page() -> None:
 def test_links_lead_to_files_of_the_project(page: str) -> None:
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", text(page)):
         assert (ROOT / page).parent.joinpath(target).resolve().exists(), target
+
+
+@pytest.mark.parametrize("page", [page for page in SITE if "<!-- generated:" not in text(page)])
+def test_links_lead_to_headings_of_pages(page: str) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", text(page)):
+        linked = text(str((ROOT / page).parent.joinpath(target).resolve().relative_to(ROOT)) if target else page)
+        if "<!-- generated:" not in linked:  # `make docs` checks the headings of generated pages
+            prose = re.sub(r"^```.*?^```", "", linked, flags=re.MULTILINE | re.DOTALL)
+            headings = re.findall(r"^#+ (.+?)(?: \{#([\w-]+)\})?$", prose, re.MULTILINE)
+            assert anchor in {given or slug(title) for title, given in headings}, f"{target}#{anchor}"
 
 
 def test_pages_name_no_command_that_is_gone() -> None:

@@ -211,7 +211,10 @@ def keys(
     examples=(
         "registry explain --arch sm90 --kernel l2norm_fwd_kernel",
         "registry explain --arch sm90 --kernel '*norm*' --key 'D=64|*' --policy fastest",
-        "registry explain --arch sm90 --kernel l2norm_fwd_kernel --key 'D=96|NB=1' --table sm90.json",
+        (
+            "registry explain --arch sm90 --kernel l2norm_fwd_kernel_row "
+            "--key 'D=768|torch.bfloat16|torch.bfloat16|torch.float32' --table sm90.json"
+        ),
     ),
 )
 def explain(

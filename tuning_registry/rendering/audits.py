@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
 
 _SHOWN: Final = ("arch", "kernel", "key", "candidates", "distinct_results", "findings", "recordings", "skipped")
 _CSV: Final = ("arch", "kernel", "key", "config", "class", "recordings", "failed_on", "differs_between_runs_on",
-               "outside_tolerance_on", "difference", *GROUP)  # fmt: skip
+               "outside_tolerance_on", "difference", "banned_by_override", *GROUP)  # fmt: skip
 
 
 def render_audits(entries: Sequence[EntryAudit], style: Format) -> str:
@@ -27,12 +27,14 @@ def render_audits(entries: Sequence[EntryAudit], style: Format) -> str:
 
 
 def finding_lines(entry: EntryAudit) -> Iterable[str]:
-    """Each candidate that needs attention, and the command that bans it if it is wrong."""
+    """Each candidate that needs attention, with its ban, or the command that bans it if it is wrong."""
     for one, what in entry.findings:
         count = max(one.outside_on, one.differs_on)
         where = printable(f"{entry.kernel}, key {entry.key}: {short_config(one.config)}")
         yield f"{where}: {what} in {count} of {count_of(one.recordings, 'recording')}{_difference(one)}"
-        if one.outside_on:
+        if one.config in entry.banned_by:
+            yield f"  banned by override #{entry.banned_by[one.config]}"
+        elif one.outside_on:
             yield f"  to ban it, run: {ban_command(entry, one)}"
 
 

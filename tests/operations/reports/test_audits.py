@@ -212,9 +212,13 @@ def test_the_command_lists_findings_with_the_command_that_bans(cli: Cli, store: 
     command = shlex.split(line.partition("run: registry ")[2])
     assert cli(*command).exit_code == 0
     assert cli("overrides", "--format", "json").stdout.count("outside the tolerance") == 1
+    again = cli("audit")
+    assert "  banned by override #1\n" in again.stderr
+    assert "registry ban" not in again.stderr
     assert len(json.loads(cli("audit", "--findings", "--format", "json").stdout)) == 2
     table = list(csv.DictReader(io.StringIO(cli("audit", "--kernel", "pkg.k", "--format", "csv").stdout)))
     assert [(row["class"], row["outside_tolerance_on"]) for row in table] == [("A", "0"), ("A", "0"), ("B", "1")]
+    assert [row["banned_by_override"] for row in table] == ["", "", "1"]
     assert cli("audit", "--exit-code").exit_code == 1
     assert cli("audit", "--kernel", "pkg.free", "--exit-code").exit_code == 0
     assert cli("audit", "--kernel", "nothing", "--exit-code").exit_code == 1

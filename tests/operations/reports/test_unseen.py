@@ -91,6 +91,7 @@ def test_a_banned_config_gives_way_and_is_named(registry: Registry, tmp_path: Pa
 def test_a_key_that_cannot_be_compared_gets_the_cheapest_estimate(registry: Registry) -> None:
     (found,) = registry.explain("sm90", "k", "N=500|torch.float32").predicted
     assert (found.config, found.source, found.ranked) == (None, MIN_COST, ())
+    assert found.why.endswith("; one of its recorded keys is M=1024|torch.float32")
     assert registry.explain("sm90", "k", "M=16|torch.float32").predicted == ()
     assert registry.explain("sm90", "k", "M=9*").predicted == ()
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tuning_registry.db import queries
 from tuning_registry.db.store import Store
 from tuning_registry.errors import printable
 from tuning_registry.model.canonical import load_config
@@ -15,6 +16,7 @@ from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.election.tally import check_packages
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape
 from tuning_registry.rules.audits import AuditedConfig, ByRecording, class_name, summarize
+from tuning_registry.rules.overrides import Overrides, in_force
 from tuning_registry.wording import count_of
 
 OUTSIDE: Final = "outside the tolerance"
@@ -31,6 +33,7 @@ class EntryAudit(Result):
         recordings: Number of recordings that audited it.
         skipped: Number of recordings that could not, by reason.
         configs: Its candidates, in the order in which Triton times them.
+        banned_by: Number of the override that bans a candidate, by canonical text.
     """
 
     arch: str
@@ -42,6 +45,7 @@ class EntryAudit(Result):
     recordings: int
     skipped: Mapping[str, int]
     configs: tuple[AuditedConfig, ...]
+    banned_by: Mapping[str, int]
 
     @property
     def classes(self) -> int:
@@ -68,7 +72,14 @@ class EntryAudit(Result):
             "recordings": self.recordings,
             "skipped": dict(self.skipped),
             "classes": self.classes,
-            "configs": [{"config": load_config(one.config), **audited_fields(one)} for one in self.configs],
+            "configs": [
+                {
+                    "config": load_config(one.config),
+                    **audited_fields(one),
+                    "banned_by_override": self.banned_by.get(one.config),
+                }
+                for one in self.configs
+            ],
             "triton": self.triton,
             "package": self.package,
             "version": self.version,
@@ -94,7 +105,8 @@ def find_audits(store: Store, selection: Selection) -> list[EntryAudit]:
         votes = VotesByShape(reading, selection)
         check_packages(votes)
         audits = votes.audits
-        found = [_of_entry(shape, votes.audited_keys[shape], audits[shape]) for shape in audits]
+        overrides = Overrides(in_force(reading.rows(queries.overrides.history())))
+        found = [_of_entry(shape, votes.audited_keys[shape], audits[shape], overrides) for shape in audits]
     wanted = [one for one in found if _is_wanted(one, selection)]
     return sorted(wanted, key=lambda one: (one.arch.encode(), one.kernel.encode(), one.key.encode(), one.triton))
 
@@ -124,8 +136,10 @@ def audited_fields(one: AuditedConfig) -> dict[str, Any]:
     }
 
 
-def _of_entry(shape: Shape, key: str, audits: ByRecording) -> EntryAudit:
+def _of_entry(shape: Shape, key: str, audits: ByRecording, overrides: Overrides) -> EntryAudit:
     arch, kernel, _, triton, package, version = shape
+    configs = tuple(summarize(audits))
+    bans = {one.config: overrides.ban_of(arch, kernel, key, one.config) for one in configs}
     return EntryAudit(
         arch=arch,
         kernel=kernel,
@@ -135,7 +149,8 @@ def _of_entry(shape: Shape, key: str, audits: ByRecording) -> EntryAudit:
         version=version,
         recordings=sum(not one.skipped for one in audits.values()),
         skipped=dict(Counter(one.skipped for one in audits.values() if one.skipped)),
-        configs=tuple(summarize(audits)),
+        configs=configs,
+        banned_by={config: ban.id for config, ban in bans.items() if ban},
     )
 
 

@@ -176,11 +176,13 @@ def predict_launch(table: TunedTable, kernel: str, key: str) -> PredictedLaunch:
     left = [text for text in known if text not in banned]
     found = suggest(table, kernel, key, left)
     if found is None:
-        keys = sum(len(table.texts[name]) for name in names)
+        keys = sorted(recorded for name in names for recorded in table.texts[name])
         why = (
             f"a pinned job launches the candidate with the lowest static estimate (min_cost), since none of the kernel's "
-            f"{count_of(keys, 'recorded key')} can be compared with this one and has a config that is allowed for it"
+            f"{count_of(len(keys), 'recorded key')} can be compared with this one and has a config that is allowed for it"
         )
+        if keys:
+            why += f"; one of its recorded keys is {keys[0]}"
         return PredictedLaunch(
             arch=table.arch, kernel=kernel, key=key, config=None, source=MIN_COST, why=why, banned=banned
         )
