@@ -196,6 +196,19 @@ def test_whatever_lies_in_the_folder_the_work_is_shared(begin: Any, tmp_path: Pa
     assert not fault_counts()
 
 
+def test_a_restart_of_the_same_run_is_complete_by_itself(begin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database keeps one recording of each rank of a run."""
+    found = []
+    for attempt in range(2):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(attempt))
+        fittings = [Fitting(*SIZES) for _ in range(RANKS)]
+        for rank, fitting in enumerate(fittings):
+            begin(rank)
+            launch(fitting.kernel(), 1, 2, 7)
+        found.append([fitting.timed for fitting in fittings])
+    assert found[0] == found[1]
+
+
 def test_a_folder_that_cannot_be_read_is_looked_at_once(
     begin: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

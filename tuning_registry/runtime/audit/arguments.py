@@ -89,7 +89,7 @@ def holds_addresses(memory: Iterable[Memory]) -> bool:
 
     It looks at their storages in parts: a tensor that repeats its elements can have many times as many as its storage.
     """
-    found = []
+    found: list[Any] = []
     for one in memory:
         if any(tensor.dtype in (torch.int64, torch.uint64) for tensor in one.tensors):
             words = one.data[: one.data.numel() // _WORD_BYTES * _WORD_BYTES].view(torch.int64)

@@ -130,7 +130,7 @@ class Recorder:
         self.start_in_child()
         run, _ = self._identity.now()
         source = guarded("reading the source of a kernel", source_hash, autotuner)
-        return self._split.share(entry, source, pruned, earlier_recordings(self._prefix, run, launched_attempt()))
+        return self._split.share(entry, source, pruned, earlier_recordings(self._prefix, run))
 
     @property
     def file(self) -> Path | None:

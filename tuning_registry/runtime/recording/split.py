@@ -116,13 +116,15 @@ class Split:
         return (rank % ranks, ranks) if ranks > 1 else None
 
 
-def earlier_recordings(prefix: Path, run: str, attempt: int | None) -> Iterator[Recording]:
-    """The recordings under a prefix that other runs, or earlier attempts of this run, have left; never raises.
+def earlier_recordings(prefix: Path, run: str) -> Iterator[Recording]:
+    """The recordings under a prefix that other runs have left; never raises.
+
+    Those of earlier attempts of this run do not count: a database holds one recording of each rank of a run, so that of
+    the last attempt has to be complete.
 
     Args:
         prefix: The prefix of this run's recordings.
         run: The name of this run.
-        attempt: How often it was restarted.
     """
     began, count = time.monotonic(), 0
     files = guarded("looking for earlier recordings", _files, prefix) or []
@@ -136,8 +138,7 @@ def earlier_recordings(prefix: Path, run: str, attempt: int | None) -> Iterator[
         except RegistryError:
             continue  # ingest says what is wrong with it
         header = recording.header
-        is_own = header.run == run and (header.attempt or 0) == (attempt or 0)
-        if not is_own and header.triton == (installed_triton() or None):
+        if header.run != run and header.triton == (installed_triton() or None):
             count += 1
             yield recording
     if count:

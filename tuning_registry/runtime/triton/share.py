@@ -30,4 +30,3 @@ class Share(list[Any]):
             return False
         self.append(self._rest.pop(0))
         return True
-
