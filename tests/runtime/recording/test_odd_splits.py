@@ -1,5 +1,8 @@
 """Ranks that share the work of a recording run, where something about the kernel, the folder or the process is odd."""
 
+# mypy: disable-error-code="misc, import-untyped, import-not-found, attr-defined"
+# (Triton comes without types, or not at all.)
+
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +27,9 @@ RANKS = 4
 class Fitting:
     """A kernel of which the candidates with some BLOCK_M fit the device, and a clock that runs it."""
 
-    def __init__(self, *fitting: int) -> None:
+    def __init__(self, *fitting: Any) -> None:
         self.fitting = fitting
-        self.timed: list[int] = []
+        self.timed: list[Any] = []
 
     def behave(self, *_: Any, **options: Any) -> None:
         self.timed.append(options["BLOCK_M"])
