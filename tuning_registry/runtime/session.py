@@ -108,7 +108,11 @@ class Session:
         key = self.key(call)
         device = self.devices.current()
         recorder = None if key is None else self._recorder_for(call.autotuner, device)
-        return None if recorder is None or key is None else recorder.share((device.arch, call.kernel, key), pruned)
+        return (
+            None
+            if recorder is None or key is None
+            else recorder.share((device.arch, call.kernel, key), call.autotuner, pruned)
+        )
 
     def key(self, call: Call) -> str | None:
         """The shape key of a call; None if it has none, or if its kernel is out of scope."""

@@ -134,3 +134,8 @@ def test_damaged_statements_of_shares_are_ignored(ingested: Any) -> None:
         header = Header(run="odd", rank=number, world_size=8, triton="3.6.0", extra={EXTRA: stated})
         registry = ingested([Recording("", header, {}, odd.observations, odd.timings)])
     assert "untimed" not in registry.status()
+
+
+def test_ranks_that_timed_other_shares_are_not_stale(ingested: Any) -> None:
+    registry = ingested([share(0, {"M=1": {0: 1.0, 1: 2.0}}), share(1, {"M=1": {2: 3.0, 3: 4.0}})])
+    assert registry.export(arch=ARCH, policy="fastest").details.stale == 0

@@ -86,6 +86,20 @@ def test_large_numbers_that_are_no_addresses_are_audited(tmp_path: Path) -> None
     assert recorded(tmp_path, kernel(None), torch.zeros(40), y, (1 << 60) + 1).skipped == ""
 
 
+def test_memory_of_the_host_that_is_pinned_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of it would be ordinary memory, which Triton refuses, so that every candidate would count as failed."""
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda _: True)
+    assert recorded(tmp_path, kernel(None), torch.zeros(40), 2, 16).skipped == "x is in pinned memory of the host"
+
+
+def test_a_tensor_that_repeats_its_elements_takes_no_more_memory_than_its_storage(tmp_path: Path) -> None:
+    repeated = torch.ones(1, dtype=torch.int64).expand(1 << 60)  # nothing could hold as many
+    assert recorded(tmp_path, kernel(None), torch.zeros(40), repeated, 16).skipped == ""
+    holding = torch.tensor([0x7F12_3456_7890]).expand(1 << 60)
+    entry = recorded(tmp_path, kernel(None), torch.zeros(40), holding, 16, name="address")
+    assert entry.skipped == "a tensor holds addresses"
+
+
 def test_a_call_over_the_limit_is_skipped_before_anything_is_copied(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(candidates, "Copies", None)
     args = torch.zeros(1 << 20), torch.zeros(40), 16

@@ -165,7 +165,7 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
         pinned_banned=_count(kept, lambda entry: _is_pinned_to_banned(entry, election)),
         undecided=election.undecided,
         kept_for_bits=0 if same_bits is None else same_bits.kept,
-        stale=_count(kept, lambda entry: entry.shape in stale),
+        stale=_count(kept, lambda entry: entry.shape in stale and entry.shape not in election.shares),
         saving=saving,
         evidence=evidence,
         in_shares=len(in_shares),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from tuning_registry.runtime.audit.digests import CHUNK_BYTES
 from tuning_registry.runtime.triton.keys import Call
 
 torch: Any = import_module("torch")
@@ -15,6 +16,7 @@ _PLAIN: Final = (bool, int, float, str, type(None))
 # Addresses of device memory; sizes and strides are smaller, and almost every seed is larger or not a multiple of 16.
 _LOWEST_ADDRESS: Final = 1 << 40
 _HIGHEST_ADDRESS: Final = 1 << 49
+_WORD_BYTES: Final = 8
 _ALIGNMENT: Final = 16  # that Triton specializes on
 
 
@@ -83,9 +85,15 @@ def memory_of(tensors: Iterable[Any]) -> list[Memory]:
 
 
 def holds_addresses(memory: Iterable[Memory]) -> bool:
-    """Whether a tensor of 64-bit integers holds something like an address of device memory. Waits for the device."""
-    found = [_address_like(tensor) for one in memory for tensor in one.tensors
-             if tensor.dtype in (torch.int64, torch.uint64) and tensor.numel()]  # fmt: skip
+    """Whether a tensor of 64-bit integers holds something like an address of device memory. Waits for the device.
+
+    It looks at their storages in parts: a tensor that repeats its elements can have many times as many as its storage.
+    """
+    found: list[Any] = []
+    for one in memory:
+        if any(tensor.dtype in (torch.int64, torch.uint64) for tensor in one.tensors):
+            words = one.data[: one.data.numel() // _WORD_BYTES * _WORD_BYTES].view(torch.int64)
+            found += map(_address_like, words.split(CHUNK_BYTES // _WORD_BYTES))
     return bool(found) and bool(torch.stack(found).any().item())
 
 
@@ -97,6 +105,8 @@ def plain_arguments(call: Call) -> dict[str, str]:
 def _check_tensor(name: str, tensor: Any) -> None:
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
         raise NotAuditable(f"{name} is not an ordinary tensor")
+    if tensor.is_pinned():
+        raise NotAuditable(f"{name} is in pinned memory of the host")
     storage = tensor.untyped_storage()
     held = storage.nbytes()
     if not tensor.numel():
@@ -138,8 +148,7 @@ def _is_linked_to_others(call: Call) -> bool:
     return False
 
 
-def _address_like(tensor: Any) -> Any:
-    values = tensor.view(torch.int64)
+def _address_like(values: Any) -> Any:
     return ((values >= _LOWEST_ADDRESS) & (values < _HIGHEST_ADDRESS) & (values % _ALIGNMENT == 0)).any()
 
 

@@ -90,7 +90,7 @@ class Recorder:
         self._source = source
         self._interval_s = interval_s
         self.device = Device()  # that the last choice was made on; set by the caller
-        self._split: Split | None = None
+        self._split = Split()
         self._owners = Owners()
         self._identity = Identity(run)
         self._begin()
@@ -106,8 +106,7 @@ class Recorder:
         self._file = RecordingFile(self._prefix, self._beat)
         self._finished = False
         self._is_present = self._is_delivered = False
-        if self._split is not None:
-            self._split = self._split.afresh()
+        self._split = self._split.afresh()
 
     def start_in_child(self) -> None:
         """In a forked child, start over: nothing recorded, no thread, no file."""
@@ -124,18 +123,14 @@ class Recorder:
 
     def share_work(self, ranks: int | str | None, repeats: int) -> None:
         """Let ranks share the work from now on, or let each do all of it (None). See `Split`."""
-        if ranks is None:
-            self._split = None
-        elif self._split is None or not self._split.equals(ranks, repeats):
-            self._split = Split(ranks, repeats)
+        self._split.deal_to(ranks, repeats)
 
-    def share(self, entry: Entry, pruned: Iterable[Any]) -> Share | None:
+    def share(self, entry: Entry, autotuner: Any, pruned: Iterable[Any]) -> Share | None:
         """What this rank times of a key's candidates; None for all of them."""
-        if self._split is None:
-            return None
         self.start_in_child()
         run, _ = self._identity.now()
-        return self._split.share(entry, pruned, earlier_recordings(self._prefix, run, launched_attempt()))
+        source = guarded("reading the source of a kernel", source_hash, autotuner)
+        return self._split.share(entry, source, pruned, earlier_recordings(self._prefix, run))
 
     @property
     def file(self) -> Path | None:
@@ -202,8 +197,7 @@ class Recorder:
         source = guarded("reading the source of a kernel", source_hash, tuning.autotuner)
         has_time = all(timing.median_ms is not None for timing in timings if timing.config == config)
         if isinstance(tuning.candidates, Share):
-            if tuning.origin != SINGLE:  # else other ranks have timed everything before
-                self.observe(entry, config, REASONS.get(tuning.origin, IN_SHARE), timings, source)
+            self.observe(entry, config, REASONS.get(tuning.origin, IN_SHARE), timings, source)
         elif tuning.origin != TIMED or (config is not None and not has_time):
             self.observe(entry, config, REASONS.get(tuning.origin, IMPOSSIBLE_TIME), timings, source)
         elif config is None:
@@ -295,7 +289,7 @@ class Recorder:
             triton=installed_triton() or None, packages=packages, modules=modules, source=self._source,
             id=self._id, attempt=launched_attempt(), local_rank=launched_local_rank(), device_uuid=device.uuid,
             hardware=self._hardware or Hardware(), sources=self._notes.sources(),
-            extra=self._audits.extra() | ({} if self._split is None else self._split.extra()),
+            extra=self._audits.extra() | self._split.extra(),
         )  # fmt: skip
 
     def _write(self) -> bool:

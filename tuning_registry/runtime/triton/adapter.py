@@ -8,6 +8,7 @@ import itertools
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from types import FrameType
 from typing import Any, Final
 
 from tuning_registry.errors import LaunchError, PolicyError
@@ -195,7 +196,7 @@ class Adapter:
             call = Call(autotuner, args, kwargs)
             allowed = guarded("reading the bans", self._handler.allowed, call, pruned)
             pruned = pruned if allowed is None else allowed
-            if not self._times_its_own_way(autotuner):
+            if self._is_read_by_triton(autotuner, pruned, sys._getframe(1)):  # noqa: SLF001 - as `logging` does
                 share = guarded("sharing the work", self._handler.share, call, pruned)
                 pruned = pruned if share is None else share
             going_on = guarded("watching a tuning", self._on_prune, call, pruned)
@@ -213,6 +214,15 @@ class Adapter:
     def _times_its_own_way(self, autotuner: Any) -> bool:
         """Whether its class replaces the function that times a candidate, so that ours is not called."""
         return inspect.getattr_static(autotuner, "_bench") is not vars(self._class)["_bench"]
+
+    def _is_read_by_triton(self, autotuner: Any, pruned: Any, caller: FrameType) -> bool:
+        """Whether Triton itself takes the candidates one by one from what pruning returns, and ours sees each timing.
+
+        Only then can a share grow. A class with a loop of its own may copy them first, or time them in other threads.
+        """
+        is_ours = inspect.getattr_static(autotuner, "prune_configs") is vars(self._class)["prune_configs"]
+        is_triton = caller.f_globals is vars(self._module)
+        return is_ours and is_triton and not self._times_its_own_way(autotuner) and hasattr(pruned, "__len__")
 
     def _begin(self, call: Call, pruned: Any, doubt: str) -> Any:
         autotuner = call.autotuner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 SHARE: Final = "share"  # as the source of a choice: the best of the candidates that this rank timed
@@ -17,12 +17,11 @@ class Share(list[Any]):
 
     Args:
         mine: The candidates of this rank.
-        whole: All candidates that pruning left.
+        whole: All candidates that pruning left, at least two.
     """
 
     def __init__(self, mine: Sequence[Any], whole: Sequence[Any]) -> None:
-        super().__init__(mine if len(mine) != 1 or len(whole) == 1 else [*mine, *mine])
-        self.whole = tuple(whole)
+        super().__init__(mine if len(mine) != 1 else [*mine, *mine])
         self._rest = [one for one in whole if not any(one is other for other in mine)]
 
     def go_on(self) -> bool:
@@ -31,12 +30,3 @@ class Share(list[Any]):
             return False
         self.append(self._rest.pop(0))
         return True
-
-
-class Known(Share):
-    """The one candidate to launch where other ranks have timed everything: nothing is left to time here."""
-
-    def __init__(self, best: Any, whole: Iterable[Any]) -> None:
-        list.__init__(self, [best])
-        self.whole = tuple(whole)
-        self._rest = []
