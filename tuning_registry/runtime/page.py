@@ -160,7 +160,7 @@ def _lead(report: JobReport) -> str:
     sentences = []
     if report.coverage.misses:
         instead = Counter(INSTEAD.get(miss.source, miss.source) for miss in report.coverage.misses)
-        counts = ", ".join(f"{count:,} {name}" for name, count in sorted(instead.items()))
+        counts = ", ".join(f"{count:,} {name}" for name, count in instead.most_common())
         sentences.append(f"{count_of(len(report.coverage.misses), 'key')} missed: {counts}.")
     if report.coverage.not_covered:
         sentences.append("Some kernels are not covered, so their configs may differ between ranks.")
@@ -244,7 +244,9 @@ def _key_table(caption: str, columns: Iterable[str], rows: Iterable[Markup]) -> 
 
 
 def _row(arch: str, kernel: str, key: str, *cells: Child) -> Markup:
-    return element("tr", element("th", _kernel(kernel), scope="row"), _code(short_key(key), key), cell(arch), *cells)
+    return element(
+        "tr", element("th", _kernel(kernel), scope="row"), _code(short_key(key) or "(none)", key), cell(arch), *cells
+    )
 
 
 def _kernel(kernel: str) -> Markup:
