@@ -165,6 +165,8 @@ def _resolved(
         warn("split has no effect in mode %s; only ranks that record share work", resolved.mode)
     if resolved.audit and resolved.mode != "record":
         warn("audit has no effect in mode %s; to audit candidates, set mode to record", resolved.mode)
+    if resolved.report_html and resolved.mode != "pinned":
+        warn("report_html has no effect in mode %s; only a pinned job writes this page", resolved.mode)
     return resolved, stated.mode is None and resolved.mode == "auto"
 
 
@@ -226,9 +228,9 @@ def _start(policy: AutotunePolicy, *, suspends: bool = False, is_open: bool = Fa
     """
     with _lock:
         session, adapter = _assemble(policy, is_open=is_open)
-        reset_faults()
         before = _session, _adapter is not None
         _switch(session, adapter, suspends=suspends)
+        reset_faults()  # not earlier: the page of the policy that has ended counts them
         _hook_exit()
     guarded("logging the start", log_start, policy, session.tables)
     if session.pins:
@@ -301,7 +303,7 @@ def _switch(session: Session | None, adapter: Adapter | None, *, suspends: bool 
     elif previous is not None:
         previous.detach()
     if before is not None and before is not session and not suspends:
-        guarded("logging the end", before.close)
+        guarded("logging the end", before.close, previous)
         if before.recorder is not None and before.recorder is not recorder:
             guarded("finishing the recording", before.recorder.finish, _PATIENCE_S)
     _session, _adapter = session, adapter
@@ -337,7 +339,7 @@ def _hook_worker_exit(at_exit: Callable[[], None]) -> None:
 def _at_exit() -> None:
     session = _session
     if session is not None:
-        guarded("logging the end", session.close)
+        guarded("logging the end", session.close, _adapter)
     if session is not None and session.policy.enumerate_autotuners:
         for line in str(guarded("reporting coverage", session.report, _adapter)).splitlines():
             notify("%s", line)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS
 from tuning_registry.log import warn
+from tuning_registry.model.names import lookup_key
 from tuning_registry.runtime.guard import warn_once
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 
@@ -40,6 +41,11 @@ class Miss(NamedTuple):
     reason: str
     source: str
     nearest: str = ""
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Arch, kernel and key, in the spelling that all equal keys share; as `Choice.place`."""
+        return self.arch, self.kernel, lookup_key(self.key)
 
     @property
     def instead(self) -> str:

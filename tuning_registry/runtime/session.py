@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuning_registry.errors import FormatError
@@ -12,6 +13,7 @@ from tuning_registry.model.canonical import live_config_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
 from tuning_registry.runtime.job.devices import UNKNOWN, Device, Devices, loaded_torch
+from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.misses import Miss, MissLog
 from tuning_registry.runtime.pinning.decision import FAILED, UNSUPPORTED_KEY, Decision, describe_table
 from tuning_registry.runtime.pinning.launches import Pinning
@@ -53,14 +55,20 @@ class Session:
         self.was_verified = False  # whether the script has called an agreement check
         self._process = os.getpid()
         self._is_closed = False
+        # Absolute, since a script may change its folder.
+        self._page = Path(policy.report_html).expanduser().absolute() if policy.report_html else None
 
     @property
     def pins(self) -> bool:
         """Whether this session decides launches, rather than Triton."""
         return self.policy.mode == "pinned" or self.policy.chaos
 
-    def close(self) -> None:
-        """Log what this policy did. Later calls do nothing, and neither do calls in a forked child."""
+    def close(self, adapter: Adapter | None) -> None:
+        """Log what this policy did, and write its page. Later calls do nothing, and neither do calls in a forked child.
+
+        Args:
+            adapter: As for `report`.
+        """
         if self._is_closed or self._process != os.getpid():
             return
         self._is_closed = True
@@ -71,6 +79,13 @@ class Session:
             warn("verify_every is %s, but the script never called maybe_verify_choices(step), so nothing was compared: only "
                  "the script knows a step that all ranks reach", self.policy.verify_every)  # fmt: skip
         log_end(self.policy, self.tables, self.choices, self.misses, self.coverage.reached())
+        if self._page is not None and self.policy.mode == "pinned" and current_place().rank == 0:
+            guarded("writing the report of the job", self._write_page, self._page, adapter)
+
+    def _write_page(self, file: Path, adapter: Adapter | None) -> None:
+        from tuning_registry.runtime.page import write_page  # noqa: PLC0415 - few jobs ask for it
+
+        write_page(file, self.policy, self.tables, self.choices, self.report(adapter))
 
     @property
     def is_open(self) -> bool:

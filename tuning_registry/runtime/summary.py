@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tuning_registry.locations import shown_url
 from tuning_registry.log import warn
-from tuning_registry.model.names import lookup_key
-from tuning_registry.runtime.choices import ChoiceLog
+from tuning_registry.runtime.choices import Choice, ChoiceLog
 from tuning_registry.runtime.job.place import announce
-from tuning_registry.runtime.misses import MissLog
+from tuning_registry.runtime.misses import Miss, MissLog
 from tuning_registry.runtime.pinning.tables import TableSource
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.triton.coverage import OUT_OF_SCOPE, counted
 from tuning_registry.wording import count_of, list_some
 
-_INSTEAD: Final = {"timed": "tuned", "error": "refused"}  # what decided misses, if it is called differently elsewhere
+INSTEAD: Final = {"timed": "tuned", "error": "refused"}  # what decided misses, if it is called differently elsewhere
 
 
 def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
@@ -75,14 +74,21 @@ def log_end(
 
 def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
     """How many keys were pinned from which tables, and why the others were not."""
-    hits = {choice.place for choice in choices.latest() if choice.source == "table"}
     missed = misses.all()
-    keys = hits | {(miss.arch, miss.kernel, lookup_key(miss.key)) for miss in missed}
+    hits, keys = pinned_keys(choices.latest(), missed)
     if not keys:
         return "nothing was pinned: every launch had a single candidate"
     used, keys_shown = tables.used(), count_of(len(keys), "key")
     line = f"pinned {len(hits)} of {keys_shown} from {used}" if used else f"pinned 0 of {keys_shown}: no table"
     if not missed:
         return f"{line}; no misses"
-    instead = counted(_INSTEAD.get(miss.source, miss.source) for miss in missed)
+    instead = counted(INSTEAD.get(miss.source, miss.source) for miss in missed)
     return f"{line}; {count_of(len(missed), 'miss')} ({instead}): {counted(miss.reason for miss in missed)}"
+
+
+def pinned_keys(
+    choices: Iterable[Choice], misses: Iterable[Miss]
+) -> tuple[set[tuple[str, str, str]], set[tuple[str, str, str]]]:
+    """The keys that tables decided, and those that were looked up."""
+    hits = {choice.place for choice in choices if choice.source == "table"}
+    return hits, hits | {miss.place for miss in misses}

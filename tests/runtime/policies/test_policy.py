@@ -19,6 +19,7 @@ FULL = {
     "verify_every": 10, "verify_strict": True, "enumerate_autotuners": True, "chaos": True, "run": "job", "source": "s",
     "arch": "sm90", "expect_digest": "0123456789abcdef", "check_launches": True,
     "module_names": ("scan_*=pkg.scan",), "split": 8, "split_repeats": 1, "audit": "seeded", "audit_memory": 1024,
+    "report_html": "job.html",
 }  # fmt: skip
 
 
@@ -58,6 +59,7 @@ def test_a_policy_cannot_be_changed() -> None:
         ("block_sizes", {"k": {"A": 1.5}}), ("block_sizes", {"k": {"j": {"A": 1}}}), ("block_sizes", {"": 1}),
         ("block_sizes", {"A": 0}), ("block_sizes", {"A": -1}), ("block_sizes", {"BLOCK-C": 64}), ("block_sizes", {"k": {"A": 0}}),
         ("expect_digest", "123"), ("expect_digest", "x" * 64), ("expect_digest", 5), ("check_launches", 1),
+        ("report_html", ""), ("report_html", 1), ("report_html", "a\0b"), ("report_html", "https://h/job.html"),
         ("audit", 1), ("audit", "yes"), ("audit", None), ("audit_memory", -1), ("audit_memory", True), ("audit_memory", 1.5),
         ("config_invariant", "kernel"), ("config_invariant", [None]), ("verify_every", -1), ("verify_every", True),
         ("verify_every", 2.0), ("verify_every", "2"), ("verify_strict", 1), ("enumerate_autotuners", "yes"), ("chaos", 0),
@@ -112,6 +114,7 @@ def test_the_environment_states_every_field() -> None:
         "TUNING_REGISTRY_SOURCE": "s", "TUNING_REGISTRY_ARCH": "sm_90", "TUNING_REGISTRY_DB": "postgresql://x/y", "HOME": "/",
         "TUNING_REGISTRY_MODULE_NAMES": "scan_*=pkg.scan", "TUNING_REGISTRY_SPLIT": "8", "TUNING_REGISTRY_SPLIT_REPEATS": "1",
         "TUNING_REGISTRY_AUDIT": "Seeded", "TUNING_REGISTRY_AUDIT_MEMORY": "1024",
+        "TUNING_REGISTRY_REPORT_HTML": "job.html",
     }  # fmt: skip
     assert policy_from_environment(environment) == AutotunePolicy.from_mapping({**FULL, "table_path": ("a", "b")})
     assert policy_from_environment({"TUNING_REGISTRY_MODE": " ", "TUNING_REGISTRY_CHAOS": "0"}) == AutotunePolicy()

@@ -1,19 +1,17 @@
-"""The page: head with its content security policy, navigation, the views in order, and where the data comes from."""
+"""The page: the views in order, and where the data comes from."""
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from typing import Final
 
+from tuning_registry.html.document import render_document
+from tuning_registry.html.markup import Markup, element, join
+from tuning_registry.html.tables import section, table
 from tuning_registry.operations.reports.costs import CONFLICT, NEAR_TIE, NOT_TIMED
 from tuning_registry.operations.reports.page.report import UNANIMOUS, Report
-from tuning_registry.rendering.html.markup import Child, Markup, element, join
-from tuning_registry.rendering.html.tables import section, table
 from tuning_registry.rendering.html.views.changes import changes_view
 from tuning_registry.rendering.html.views.costs import costs_view
 from tuning_registry.rendering.html.views.entries import entries_view
@@ -51,55 +49,15 @@ def render_page(report: Report, made_at: dt.datetime) -> str:
     made = [(name, anchor, view(report if view is verdict_view else shown)) for name, anchor, view in _VIEWS]
     there = [(name, anchor, content) for name, anchor, content in made if content is not None]
     title = f"Autotune report: {report.source}" if report.source else "Autotune report"
-    return _document(
-        title,
-        element("a", "Skip to content", href="#verdict", class_="skip"),
-        element(
-            "header",
-            element("strong", "Autotune report"),
-            element("nav", (element("a", name, href=f"#{anchor}") for name, anchor, _ in there), aria_label="Views"),
-            element("button", "◐ Theme", type="button", id="theme"),
-        ),
-        element(
-            "main",
-            there[0][2],
-            _left_out(len(report.entries)),
-            _filters(shown),
-            (content for *_, content in there[1:]),
-            _origin(report),
-        ),
-        element("footer", _made(report, made_at)),
+    views = [(name, anchor) for name, anchor, _ in there]
+    main = (
+        there[0][2],
+        _left_out(len(report.entries)),
+        _filters(shown),
+        (content for *_, content in there[1:]),
+        _origin(report),
     )
-
-
-def _document(title: str, *body: Child) -> str:
-    style, script = _asset("style.css"), _asset("script.js")
-    policy = (
-        f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; base-uri 'none'; "
-        "form-action 'none'"
-    )
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=Markup(policy)),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", title),
-        element("style", style),
-    )
-    page = element("html", head, element("body", *body, element("script", script)), lang="en")
-    return f"<!doctype html>\n{page}\n"
-
-
-def _asset(name: str) -> Markup:
-    """A file of this package, as it is: it holds no end tag."""
-    return Markup(files(__package__).joinpath(name).read_text(encoding="utf-8"))
-
-
-def _source(text: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
+    return render_document(title, "Autotune report", views, main, _made(report, made_at))
 
 
 def _left_out(entries: int) -> Markup | None:

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from tuning_registry.html.markup import Markup, element
 from tuning_registry.model.records import Times
 from tuning_registry.operations.reports.page.report import Candidate
-from tuning_registry.rendering.html.markup import Markup, element
 from tuning_registry.rendering.html.text import letter, shade
 
 # The scale of times: over the fastest candidate's median, logarithmic, the same for every entry.

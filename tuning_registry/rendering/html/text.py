@@ -8,20 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tuning_registry.formats.short_configs import short_config
-from tuning_registry.model.names import bare_name, rank_ranges, split_key
+from tuning_registry.html.markup import Markup, element, join
+from tuning_registry.html.text import short_key
+from tuning_registry.model.names import bare_name, rank_ranges
 from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.operations.reports.page.report import Column
-from tuning_registry.rendering.html.markup import Markup, element, join
 
 DASH: Final = "\u2013"  # where there is no value
-_DTYPES: Final = {
-    "bfloat16": "bf16",
-    "float16": "f16",
-    "float32": "f32",
-    "float64": "f64",
-    "int32": "i32",
-    "int64": "i64",
-}
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXY"
 _RANGES_SHOWN: Final = 12  # ranges of ranks that a cell lists
 
@@ -54,16 +47,6 @@ def entry_id(entry: EntryVotes) -> str:
     """The anchor of an entry: equal on every page that has it."""
     text = "\0".join(entry.shape)
     return "e-" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
-
-
-def short_key(key: str) -> str:
-    """A key with its dtypes abbreviated: `D=128 NB=1 bf16 f32`."""
-    return " ".join(_short_field(field) for field in split_key(key))
-
-
-def _short_field(field: str) -> str:
-    name = field.removeprefix("torch.")
-    return field if name == field else _DTYPES.get(name, name)
 
 
 def versions_of(entry: EntryVotes) -> str:

@@ -121,6 +121,11 @@ def check_record_path(value: object) -> StrPath | None:
     return text
 
 
+def check_file(value: object) -> StrPath | None:
+    """The path of a file, or None."""
+    return None if value is None else _path(value)
+
+
 def check_block_sizes(value: object) -> BlockSizes:
     """A mapping from parameter to integer, or from kernel to such a mapping; becomes read-only."""
     if not isinstance(value, Mapping):

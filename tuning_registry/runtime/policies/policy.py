@@ -18,6 +18,7 @@ from tuning_registry.runtime.policies.fields import (
     check_block_sizes,
     check_bytes,
     check_digest,
+    check_file,
     check_flag,
     check_module_names,
     check_names,
@@ -164,6 +165,14 @@ class AutotunePolicy:
         metadata=declare(
             "Log each autotuner when it is first launched, and a coverage report at exit.",
             check_flag, parse=parse_flag,
+        ),
+    )  # fmt: skip
+    report_html: StrPath | None = field(
+        default=None,
+        metadata=declare(
+            "HTML file that rank 0 writes when the pinned job ends: its table, the keys that the table decided, misses, "
+            "kernels that are not covered, and faults.",
+            check_file, metavar="FILE",
         ),
     )  # fmt: skip
     check_launches: bool = field(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from tuning_registry.formats.short_configs import short_config
+from tuning_registry.html.markup import Child, Markup, element
+from tuning_registry.html.tables import cell, heading, section, table
+from tuning_registry.html.text import short_key
 from tuning_registry.model.names import bare_name
 from tuning_registry.operations.reports.page.report import Comparison, Report
 from tuning_registry.rendering.differences import override_text
-from tuning_registry.rendering.html.markup import Child, Markup, element
-from tuning_registry.rendering.html.tables import cell, heading, section, table
-from tuning_registry.rendering.html.text import short_key
 from tuning_registry.rules.table_diff import EntryChange
 from tuning_registry.wording import slower_text
 

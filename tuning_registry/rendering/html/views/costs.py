@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from tuning_registry.formats.short_configs import short_config
+from tuning_registry.html.markup import Child, Markup, element
+from tuning_registry.html.tables import badge, cell, heading, section, table, table_class
 from tuning_registry.operations.reports.page.report import Report, ReportEntry
 from tuning_registry.rendering.html.advice import advice, best_config
-from tuning_registry.rendering.html.markup import Child, Markup, element
 from tuning_registry.rendering.html.svg import cost_bar
-from tuning_registry.rendering.html.tables import badge, cell, heading, section, table, table_class
 from tuning_registry.rendering.html.text import named, percent, split_of
 from tuning_registry.rules.evidence import Slowdown
 

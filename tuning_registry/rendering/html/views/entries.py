@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from tuning_registry.html.markup import Child, Markup, element
+from tuning_registry.html.tables import badge, section
 from tuning_registry.operations.reports.audits import findings_of
 from tuning_registry.operations.reports.page.report import UNANIMOUS, Candidate, Column, Report, ReportEntry, by_place
 from tuning_registry.rendering.html.advice import advice
-from tuning_registry.rendering.html.markup import Child, Markup, element
 from tuning_registry.rendering.html.svg import axis, axis_labels, times_strip
-from tuning_registry.rendering.html.tables import badge, section
 from tuning_registry.rendering.html.text import (
     differing,
     entry_id,

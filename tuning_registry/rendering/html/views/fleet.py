@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
+from tuning_registry.html.markup import Child, Markup, element
+from tuning_registry.html.tables import cell, heading, section, table
 from tuning_registry.operations.reports.page.report import Report
 from tuning_registry.operations.reports.ranks import Rank
-from tuning_registry.rendering.html.markup import Child, Markup, element
 from tuning_registry.rendering.html.svg import BAR_WIDTH
-from tuning_registry.rendering.html.tables import cell, heading, section, table
 from tuning_registry.rendering.html.text import DASH, percent
 
 _MOST_ROWS: Final = 2048

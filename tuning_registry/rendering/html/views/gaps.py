@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tuning_registry.html.markup import Markup, element
+from tuning_registry.html.tables import cell, heading, section, table
+from tuning_registry.html.text import short_key
 from tuning_registry.model.names import bare_name
 from tuning_registry.operations.reports.page.report import Report
-from tuning_registry.rendering.html.markup import Markup, element
-from tuning_registry.rendering.html.tables import cell, heading, section, table
-from tuning_registry.rendering.html.text import named, short_key
+from tuning_registry.rendering.html.text import named
 from tuning_registry.rendering.html.views.entries import stale_reasons
 
 

@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
+from tuning_registry.html.markup import Markup, element, join
+from tuning_registry.html.tables import badge, cell, heading, section, table, table_class
 from tuning_registry.operations.reports.page.report import Column, Report, ReportEntry
-from tuning_registry.rendering.html.markup import Markup, element, join
 from tuning_registry.rendering.html.svg import Grid, legend, share_bar
-from tuning_registry.rendering.html.tables import badge, cell, heading, section, table, table_class
 from tuning_registry.rendering.html.text import DASH, named, rank_name, split_of
 
 MOST_COLUMNS: Final = 256

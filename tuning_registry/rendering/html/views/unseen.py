@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tuning_registry.formats.short_configs import short_config
+from tuning_registry.html.markup import Child, Markup, element
+from tuning_registry.html.tables import cell, heading, section, table
+from tuning_registry.html.text import short_key
 from tuning_registry.model.names import bare_name
 from tuning_registry.operations.reports.page.report import Report, UnseenKey, UnseenKeys
-from tuning_registry.rendering.html.markup import Child, Markup, element
-from tuning_registry.rendering.html.tables import cell, heading, section, table
-from tuning_registry.rendering.html.text import DASH, entry_id, percent, short_key
+from tuning_registry.rendering.html.text import DASH, entry_id, percent
 from tuning_registry.rules.near_keys import NearKey
 from tuning_registry.wording import count_of
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from tuning_registry.formats.short_configs import short_config
+from tuning_registry.html.markup import Child, Markup, element, join
 from tuning_registry.operations.reports.costs import CONFLICT, NEAR_TIE, NOT_TIMED
 from tuning_registry.operations.reports.page.report import Report, ReportEntry
 from tuning_registry.operations.reports.ranks import Rank
 from tuning_registry.rendering.html.advice import advice
-from tuning_registry.rendering.html.markup import Child, Markup, element, join
 from tuning_registry.rendering.html.text import named, percent
 from tuning_registry.rules.audits import Bits
 from tuning_registry.wording import count_of

@@ -13,7 +13,7 @@
   // The filter: rows of every view carry the number of their entry and its verdict.
   const box = one(".filters");
   const field = one("#filter");
-  const boxes = all("input[type=checkbox]", box);
+  const boxes = all(".filters input[type=checkbox]");
   const rows = all(".f").map((row) => ({ row, entry: +row.dataset.e }));
   const texts = [];
   const verdicts = [];

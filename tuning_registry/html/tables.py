@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tuning_registry.rendering.html.markup import Child, Markup, element
+from tuning_registry.html.markup import Child, Markup, element
 
 _MANY_ROWS: Final = 100
 

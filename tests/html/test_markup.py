@@ -7,7 +7,7 @@ import html.parser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuning_registry.rendering.html.markup import Markup, element, join
+from tuning_registry.html.markup import Markup, element, join
 
 
 class Reader(html.parser.HTMLParser):
