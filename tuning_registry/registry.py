@@ -416,7 +416,7 @@ class Registry:
         Args:
             arch: Architecture.
             policy: As for `winners`.
-            ties: Who decides between configs with equally many votes: `"text"` (the smallest text) or `"fastest"` (the
+            ties: How to choose between configs with equally many votes: `"text"` (the smallest text) or `"fastest"` (the
                 lowest median time, if all of them were timed).
             evidence: Write how much slower each timed candidate is on each key. Jobs use it to choose for keys that are
                 not in the table.

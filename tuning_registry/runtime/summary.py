@@ -26,7 +26,7 @@ def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
     if policy.mode == "record":
         announce("recording to %s", place)
         if policy.split is not None:
-            announce("ranks share the work (split %s): they launch different configs, and none of their choices votes",
+            announce("split %s: ranks share the timing, may launch different configs, and cast no votes",
                      policy.split)  # fmt: skip
     elif policy.mode == "off":
         warn("off: nothing is recorded, pinned or watched (mode off, or TUNING_REGISTRY_MODE=off)")

@@ -178,15 +178,15 @@ def predict_launch(table: TunedTable, kernel: str, key: str) -> PredictedLaunch:
     if found is None:
         keys = sum(len(table.texts[name]) for name in names)
         why = (
-            f"a pinned job launches the candidate with the lowest static estimate (min_cost), since none of the kernel's "
-            f"{count_of(keys, 'recorded key')} can be compared with this one and has a config that is allowed for it"
+            "a pinned job launches the candidate with the lowest static estimate (min_cost): of "
+            f"{count_of(keys, 'recorded key')}, none is comparable with this key and has an allowed config"
         )
         return PredictedLaunch(
             arch=table.arch, kernel=kernel, key=key, config=None, source=MIN_COST, why=why, banned=banned
         )
     by_time = bool(table.evidence.get(found.kernel))
-    why = "the least slowdown is expected from it, by the timings on the nearest keys" if by_time else (
-        "it is the winner of the nearest key that has one of the candidates"
+    why = "it has the lowest expected slowdown, estimated from the timings on the nearest keys" if by_time else (
+        "it is the winner of the nearest key whose winner is a candidate"
     )  # fmt: skip
     return PredictedLaunch(
         arch=table.arch,

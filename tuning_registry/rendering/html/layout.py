@@ -106,7 +106,7 @@ def _left_out(entries: int) -> Markup | None:
     if entries <= _MOST_ENTRIES:
         return None
     text = (
-        f"The views below have the {_MOST_ENTRIES:,} entries with the largest share of dissenting votes, of {entries:,}. "
+        f"The views below show {_MOST_ENTRIES:,} of {entries:,} entries: those with the largest share of dissenting votes. "
         "To see others, narrow the report with --kernel or --key."
     )
     return element("p", text, class_="lead")
