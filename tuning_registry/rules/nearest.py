@@ -1,4 +1,4 @@
-"""Which candidate a kernel launches for a key that nobody recorded: a rule on recorded keys and measured slowdowns.
+"""Which candidate a kernel launches for an unseen key: a rule on recorded keys and measured slowdowns.
 
 Pure functions on texts and integers, standard library only: logarithms are counted in whole steps and everything else
 is whole numbers, so every machine, thread and order of keys or candidates gives the same answer.

@@ -85,4 +85,5 @@ def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
     if not missed:
         return f"{line}; no misses"
     instead = counted(_INSTEAD.get(miss.source, miss.source) for miss in missed)
-    return f"{line}; {count_of(len(missed), 'miss')} ({instead}): {counted(miss.reason for miss in missed)}"
+    reasons = counted(miss.reason for miss in missed)
+    return f"{line}; {count_of(len(missed), 'miss')}: {reasons}; outcome: {instead}"

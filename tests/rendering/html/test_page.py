@@ -66,7 +66,7 @@ def test_the_page_answers_what_people_ask(page: str) -> None:
     assert "Elected: BLOCK_SIZE_H=16 num_warps=4 num_stages=3" in text
     assert "ranks 0, 1: 5 of 45 votes each" in text
     assert "9near-ties within the noise" in text.replace(" near-ties", "near-ties")
-    assert "Tested on 40 recorded keys as if unseen" in text
+    assert "Leave-one-out test on 40 recorded keys" in text
 
 
 def test_nothing_recorded_is_a_page_too(tmp_path: Path) -> None:

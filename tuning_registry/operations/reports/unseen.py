@@ -33,7 +33,7 @@ MIN_COST: Final = "min_cost"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedConfig:
-    """A config that recorded keys speak for.
+    """A config that recorded keys suggest.
 
     Attributes:
         config: Canonical text.
@@ -41,7 +41,7 @@ class RankedConfig:
         nearest_percent: How much slower than the fastest it was on the nearest key; None if it was not timed there or
             failed there.
         failed: Whether it failed on the nearest key.
-        winner_of: The nearest recorded key whose winner it is; empty if it is none's.
+        winner_of: The nearest recorded key whose winner it is; empty if there is none.
     """
 
     config: str
@@ -65,7 +65,7 @@ class RankedConfig:
 class PredictedLaunch(Result):
     """What a pinned job with `on_miss="nearest"` launches for a kernel and key.
 
-    The job's own candidates are not known here, so every config that the recorded keys speak for counts as one.
+    The job's own candidates are not known here, so every config that the recorded keys suggest counts as one.
 
     Attributes:
         arch, kernel, key: What is launched.
@@ -73,7 +73,7 @@ class PredictedLaunch(Result):
         source: `table` (it has an entry), `nearest`, or `min_cost` (no recorded key can be compared).
         why: The reason, in one sentence.
         nearest: The recorded key that is nearest, with the fields in which it differs; None unless that decides.
-        ranked: The configs that recorded keys speak for, the best first.
+        ranked: The configs that recorded keys suggest, best first.
         banned: Canonical texts of the configs of these keys that are banned here.
     """
 

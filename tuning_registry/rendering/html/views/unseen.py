@@ -1,4 +1,4 @@
-"""What a job launches for keys that nobody recorded."""
+"""What a job launches for unseen keys."""
 
 from __future__ import annotations
 
