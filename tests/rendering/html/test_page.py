@@ -39,7 +39,7 @@ def test_the_page_of_the_shipped_recordings_is_small_and_its_script_smaller(page
 
 def test_the_same_report_gives_the_same_page(recordings: Store, page: str) -> None:
     assert render_page(gather_report(recordings, Selection()), DAY) == page
-    assert "Made on 2026-12-01 12:00 UTC" in page
+    assert "Generated on 2026-12-01 12:00 UTC" in page
 
 
 def test_the_policy_allows_this_style_and_this_script_and_nothing_else(page: str) -> None:

@@ -136,7 +136,7 @@ def _origin(report: Report) -> Markup:
     rows = (element("tr", element("th", what, scope="row"), element("td", text)) for what, text in facts if text)
     return section(
         "origin",
-        "Where this comes from",
+        "Data sources",
         "",
         table("Recordings behind this page", [element("th", text, scope="col") for text in ("What", "Value")], rows),
     )
@@ -144,4 +144,4 @@ def _origin(report: Report) -> Markup:
 
 def _made(report: Report, made_at: dt.datetime) -> Markup:
     when = made_at.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return join(element("p", f"Made on {when} by tuning-registry. {report}."))
+    return join(element("p", f"Generated on {when} by tuning-registry. {report}."))
