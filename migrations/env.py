@@ -14,6 +14,7 @@ def run_on(connection: object) -> None:
         target_metadata=metadata,
         version_table=VERSION_TABLE,
         compare_server_default=True,
+        on_version_apply=context.config.attributes.get("on_version_apply", ()),
         include_name=lambda name, kind, _: kind != "table" or name in metadata.tables,
     )
     context.run_migrations()

@@ -47,14 +47,48 @@ def test_help_of_every_command(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("command", ["winners", "disagreements"])
-@pytest.mark.parametrize("style", ["table", "json", "csv"])
+@pytest.mark.parametrize("style", ["table", "json", "csv", "markdown"])
 def test_output_on_the_real_recordings(
     command: str, style: str, sqlite_cli: Cli, request: pytest.FixtureRequest
 ) -> None:
     sqlite_cli("ingest", H200, "--run", "demo", "--triton", "3.6.0")
     result = sqlite_cli(command, "--format", style)
     assert result.exit_code == 0
-    check_golden(f"{command}.{'txt' if style == 'table' else style}", result.stdout, request)
+    suffix = {"table": "txt", "markdown": "md"}.get(style, style)
+    check_golden(f"{command}.{suffix}", result.stdout, request)
+
+
+def test_markdown_of_costs(sqlite_cli: Cli, request: pytest.FixtureRequest) -> None:
+    sqlite_cli("ingest", H200, "--run", "demo", "--triton", "3.6.0")
+    check_golden("costs.md", sqlite_cli("disagreements", "--cost", "--format", "markdown").stdout, request)
+
+
+def test_markdown_of_a_difference_and_a_check(sqlite_cli: Cli, tmp_path: Path) -> None:
+    sqlite_cli("ingest", write_ranks(tmp_path, [A, A, B], key="M=1|torch.bfloat16")[0], "--run", "a|b")
+    table, edited = tmp_path / "sm90.json", tmp_path / "edited.json"
+    sqlite_cli("export", "--arch", "sm90", "-o", table)
+    edited.write_text(table.read_text().replace('"num_warps": 4', '"num_warps": 8'))
+    differing = sqlite_cli("diff", table, edited, "--format", "markdown").stdout.splitlines()
+    assert differing[0] == f"### `{table}` and `{edited}`: 1 changed"
+    assert differing[-1].startswith(r"| changed | k | `M=1\|torch.bfloat16` | `")
+    checked = sqlite_cli("check", edited, "--format", "markdown")
+    assert checked.exit_code == 1
+    lines = checked.stdout.splitlines()
+    assert (lines[0], lines[2]) == (f"### `{edited}`: 2 problems", "| Kind | Problem |")
+    assert [line.split(" | ")[0] for line in lines[4:6]] == ["| edited", "| changed"]
+    good = sqlite_cli("check", table, "--format", "json")
+    assert (good.exit_code, json.loads(good.stdout)["good"]) == (0, True)
+
+
+@pytest.mark.parametrize("style", ["table", "csv", "json"])
+def test_a_check_in_every_format_has_its_problems(style: str, sqlite_cli: Cli, tmp_path: Path) -> None:
+    sqlite_cli("ingest", write_ranks(tmp_path, [A])[0])
+    table = tmp_path / "sm90.json"
+    sqlite_cli("export", "--arch", "sm90", "-o", table)
+    table.write_text(table.read_text().replace('"num_warps": 4', '"num_warps": 8'))
+    result = sqlite_cli("check", table, "--format", style)
+    assert result.exit_code == 1
+    assert "its entries have the digest" in result.stdout
 
 
 def test_the_table_is_golden(sqlite_cli: Cli, request: pytest.FixtureRequest) -> None:

@@ -86,7 +86,7 @@ def test_help_names_no_python_types() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("winners", "--format", "xml"), "'--format': 'xml' is not one of 'table', 'json', 'csv'."),
+        (("winners", "--format", "xml"), "'--format': 'xml' is not one of 'table', 'json', 'csv', 'markdown'."),
         (("ingest", "x", "--rank", "a"), "'--rank': expected an integer, found 'a'."),
         (("ingest", "x", "--rank", "\x1b[2J"), r"'--rank': expected an integer, found '\x1b[2J'."),
         (("export", "--arch", "sm90", "--generalize", "x"), "'--generalize': expected a number, found 'x'."),

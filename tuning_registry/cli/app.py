@@ -14,9 +14,10 @@ import typer
 from tuning_registry import __version__
 from tuning_registry.cli import database, overrides, recordings, reports, standalone, tables, votes
 from tuning_registry.cli.commands import Command, Group, examples_text
-from tuning_registry.cli.console import print_message
+from tuning_registry.cli.console import find_screen, print_message
 from tuning_registry.cli.options import Db
 from tuning_registry.errors import RegistryError, UsageError, printable
+from tuning_registry.rendering.screen import SCREEN
 
 _EXPECTED: Final = {"int_parsing": "an integer", "int_from_float": "an integer", "float_parsing": "a number"}
 
@@ -165,6 +166,7 @@ def _main(
     ] = False,
 ) -> None:
     ctx.obj = db
+    SCREEN.set(find_screen(sys.stdout))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a console that cannot show a character shows its escape
             stream.reconfigure(errors="backslashreplace")

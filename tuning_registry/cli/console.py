@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TextIO
 
 import typer
 
 from tuning_registry.errors import FileError
+from tuning_registry.rendering.screen import Paint, Screen, coloured
 
-T = TypeVar("T")
+_PAINTS: Final = {"error": Paint.BAD, "problem": Paint.BAD, "warning": Paint.CAUTION, "skipped": Paint.CAUTION}
+
+
+def find_screen(stream: TextIO | None) -> Screen:
+    """The terminal that a stream writes to; without colours if `NO_COLOR` is set. See https://no-color.org."""
+    if stream is None or not stream.isatty():
+        return Screen()
+    has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    return Screen(shutil.get_terminal_size().columns, has_colours)
 
 
 def print_message(text: str) -> None:
+    """Write a line to stderr; on a terminal, the word that says how serious it is has a colour."""
+    kind, colon, rest = text.partition(":")
+    if kind in _PAINTS and find_screen(sys.stderr).has_colours:
+        text = coloured(kind + colon, _PAINTS[kind]) + rest
     typer.echo(text, err=True)
 
 
@@ -37,14 +51,3 @@ def is_stdout(output: Path | None) -> bool:
     """Whether an output file means stdout."""
     # /dev/stdout may lead to a file (`>> log`), which must be appended to, not replaced.
     return output is None or str(output) in {"-", "/dev/stdout"}
-
-
-def track_files(files: Sequence[T]) -> Iterator[T]:
-    """Iterate over the files, with a progress bar if stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield from files
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(files, "reading", console=Console(stderr=True), transient=True)

@@ -9,6 +9,7 @@ import typer
 from tuning_registry.cli.commands import Target, command, database_of
 from tuning_registry.cli.console import print_data, print_message
 from tuning_registry.cli.options import Db, FormatOption
+from tuning_registry.cli.progress import show_progress
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.runs import render_status
 
@@ -33,7 +34,9 @@ def upgrade(target: Target) -> None:
     """Create the schema, or upgrade an older one."""
     from tuning_registry.db.migrate import upgrade_database
 
-    before, after = upgrade_database(target.open())
+    store = target.open()
+    with show_progress("upgrading the schema") as work:
+        before, after = upgrade_database(store, report=work.step)
     if before == after:
         print_message(f"the schema is up to date ({after})")
     else:

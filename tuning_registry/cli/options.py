@@ -32,7 +32,9 @@ Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH", help="Recordings: files, folders or quoted globs."),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", metavar="FORMAT", help="Output format: table, json or csv.")]
+FormatOption = Annotated[
+    Format, typer.Option("--format", metavar="FORMAT", help="Output format: table, json, csv or markdown.")
+]
 ExitCode = Annotated[
     bool, typer.Option("--exit-code", help="Exit 1 if rows are found, or if nothing matches the filters.")
 ]

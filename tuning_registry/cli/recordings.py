@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuning_registry.cli.commands import Target, command, database_of, nothing_matches
-from tuning_registry.cli.console import print_data, print_message, track_files
+from tuning_registry.cli.console import print_data, print_message
 from tuning_registry.cli.options import Db, ExitCode, FormatOption, StatedPackages, StatedTriton
+from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import printable
 from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS
 from tuning_registry.model.names import rank_ranges, ranks_text
@@ -87,7 +88,9 @@ def ingest(
         replace=replace,
         keep_going=keep_going,
     )
-    report = ingest_paths(target.open(), paths, options, track_files)
+    store = target.open()
+    with show_progress("writing to the database") as work:
+        report = ingest_paths(store, paths, options, work.track)
     _print_notes(report)
     print_message(f"ingested {report}")
     if report.skipped:

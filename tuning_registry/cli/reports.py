@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuning_registry.cli.commands import Target, command, nothing_matches
-from tuning_registry.cli.console import is_stdout, print_data, print_message, track_files, write_stdout
+from tuning_registry.cli.console import is_stdout, print_data, print_message, write_stdout
 from tuning_registry.cli.options import ALL, FormatOption
+from tuning_registry.cli.progress import show_progress
 from tuning_registry.cli.votes import split_of
 from tuning_registry.errors import UsageError, printable
 from tuning_registry.formats.files import write_atomically
@@ -66,17 +67,24 @@ def report(
         _list_disagreements(target.selection, paths, {"--against": against, "--key": key}, style, exit_code=exit_code)
         return
     from tuning_registry.db.url import shown_url
-    from tuning_registry.operations.ingest.ingest import ingest_in_memory
     from tuning_registry.operations.reports.page.gather import ReportOptions, gather_report
 
-    store = ingest_in_memory(paths, track=track_files) if paths else target.open()
+    store = _read(paths) if paths else target.open()
     source = " ".join(paths) if paths else shown_url(store.url)
-    found = gather_report(store, target.selection, ReportOptions(source=source, key=key, against=against))
+    with show_progress("making the page"):
+        found = gather_report(store, target.selection, ReportOptions(source=source, key=key, against=against))
     _write_page(found, html)
     if not found.entries:
         print_message(_no_votes(store, target.selection, paths))
     if not found.entries or (exit_code and found.disagreements):
         raise typer.Exit(1)
+
+
+def _read(paths: list[str]) -> Store:
+    from tuning_registry.operations.ingest.ingest import ingest_in_memory
+
+    with show_progress("counting votes") as work:
+        return ingest_in_memory(paths, track=work.track)
 
 
 def _write_page(found: Report, output: Path) -> None:
@@ -99,7 +107,6 @@ def _list_disagreements(
     selection: Selection, paths: list[str] | None, given: dict[str, str | None], style: Format, *, exit_code: bool
 ) -> None:
     from tuning_registry.operations.election.tally import find_disagreements
-    from tuning_registry.operations.ingest.ingest import ingest_in_memory
 
     for option, value in given.items():
         if value is not None:
@@ -108,8 +115,9 @@ def _list_disagreements(
         raise UsageError(
             "expected recordings or --html FILE. To list the disagreements in the database, use registry disagreements"
         )
-    found, total = find_disagreements(ingest_in_memory(paths, track=track_files), selection)
-    print_data(render_disagreements(found, style))
-    print_message(split_of(len(found), total) if total else "the files contain no votes")
+    found, total = find_disagreements(_read(paths), selection)
+    heading = split_of(len(found), total)
+    print_data(render_disagreements(found, style, heading))
+    print_message(heading if total else "the files contain no votes")
     if not total or (exit_code and found):
         raise typer.Exit(1)

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from tuning_registry.cli.commands import command
-from tuning_registry.cli.console import print_data, print_message, track_files
+from tuning_registry.cli.console import print_data, print_message
 from tuning_registry.cli.options import FormatOption, Paths, StatedTriton
+from tuning_registry.cli.progress import show_progress
 from tuning_registry.cli.tables import write_export
 from tuning_registry.errors import printable
 from tuning_registry.formats.table_problems import validate_table
@@ -33,7 +34,8 @@ def merge(
     from tuning_registry.operations.ingest.ingest import IngestOptions, ingest_in_memory
     from tuning_registry.operations.tables.export import ExportOptions, export_table, only_arch
 
-    store = ingest_in_memory(paths, IngestOptions(triton=triton), track_files)
+    with show_progress("counting votes") as work:
+        store = ingest_in_memory(paths, IngestOptions(triton=triton), work.track)
     selection = Selection(arch=arch or only_arch(store))
     write_export(export_table(store, selection, ExportOptions(source=source or None, evidence=False)), output)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from tuning_registry.cli.commands import Target, command
 from tuning_registry.cli.console import is_stdout, print_data, print_message, write_stdout
 from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
+from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.table import TunedTable, read_table
@@ -19,6 +20,7 @@ from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.differences import render_changes
 from tuning_registry.rendering.overrides import render_exports
+from tuning_registry.rendering.validation import render_check
 from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.table_diff import other_changes
 from tuning_registry.wording import count_of
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from tuning_registry.rules.table_diff import EntryChange
 
 Table = Annotated[Path, typer.Argument(metavar="TABLE", help="Table file.")]
+_FOR_PEOPLE: Final = (Format.table, Format.markdown)  # these leave out changes that reach no launch
 
 
 @command(
@@ -110,7 +113,8 @@ def export(
         replaced=_replaced_table(output) if max_regression is not None else None,
         same_bits_as=None if same_bits_as is None else read_table(same_bits_as),
     )
-    made = export_table(store, target.selection, options)
+    with show_progress("electing configs"):
+        made = export_table(store, target.selection, options)
     write_export(made, output)
     if not is_stdout(output):
         _remember(store, made, target.selection, options, str(output))
@@ -224,18 +228,19 @@ def diff(
     """Show the differences between two tables or runs, or between a table and the current votes, with evidence."""
     other = printable(new) if new is not None else "the current votes"
     found, others = _with_votes(target, old) if new is None else _between(target, old, new)
-    print_data(render_changes(found, style))
     counts = [
         f"{number:,} {what}"
         for what in ("added", "dropped", "changed")
         if (number := sum(one.change == what for one in found))
     ]
     alike = sum(one.is_served_alike for one in found)
-    note = f"; {alike:,} not shown, since wider entries give the same config" if alike and style is Format.table else ""
+    note = f"; {alike:,} not shown, since wider entries give the same config" if alike and style in _FOR_PEOPLE else ""
+    same = "no entry differs" if others else "no differences"
+    heading = f"{printable(old)} and {other}: {', '.join(counts) or same}{note}"
+    print_data(render_changes(found, style, heading, others))
     for line in others:
         print_message(f"note: {line}")
-    same = "no entry differs" if others else "no differences"
-    print_message(f"{printable(old)} and {other}: {', '.join(counts) or same}{note}")
+    print_message(heading)
     if exit_code and (found or others):
         raise typer.Exit(1)
 
@@ -281,7 +286,7 @@ def _how_compared(compared: TableComparison) -> str:
 
 
 @command(*VOTES, examples=("registry check sm90.json", "registry check sm90.json --run july"))
-def check(target: Target, path: Table) -> None:
+def check(target: Target, path: Table, style: FormatOption = Format.table) -> None:
     """Check that a table is unedited and matches the votes, the overrides and the installed versions.
 
     Lists the problems it finds and exits 1 if there are any.
@@ -292,14 +297,14 @@ def check(target: Target, path: Table) -> None:
     found = check_table(target.open(), table, target.selection)
     for note in found.notes:
         print_message(f"note: {note}")
-    print_data("".join(f"{problem}\n" for problem in found.problems))
     name = printable(str(path))
+    outcome = f"{name}: {count_of(len(found.problems), 'problem') if found.problems else found}"
+    print_data(render_check(found, style, outcome))
     if found.compared is not None:
         print_message(_how_compared(found.compared))
+    print_message(outcome)
     if found.problems:
-        print_message(f"{name}: {count_of(len(found.problems), 'problem')}")
         raise typer.Exit(1)
-    print_message(f"{name}: {found}")
 
 
 @command(examples=("registry exports", "registry exports --digest 53e442ce"))

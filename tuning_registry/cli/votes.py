@@ -77,16 +77,17 @@ def disagreements(
     if cost:
         costed, total = find_costs(store, target.selection)
         split = [found.entry for found in costed]
-        print_data(render_costs(costed, style))
         conflicts = sum(found.verdict == CONFLICT for found in costed)
         untimed = sum(found.verdict == NOT_TIMED for found in costed)
         more = f": {count_of(conflicts, 'conflict')} beyond the timing noise"
         more += f", {untimed:,} not timed" if untimed else ""
+        heading = split_of(len(split), total) + more
+        print_data(render_costs(costed, style, heading))
     else:
         split, total = find_disagreements(store, target.selection)
-        more = ""
-        print_data(render_disagreements(split, style))
-    print_message(split_of(len(split), total) + more if total else nothing_matches(store, target.selection.kernel))
+        heading = split_of(len(split), total)
+        print_data(render_disagreements(split, style, heading))
+    print_message(heading if total else nothing_matches(store, target.selection.kernel))
     _print_overrides(store, split)
     _print_mixed_code(store, target.selection)
     for texts in sorted({group for entry in split for group in alike(choice.config for choice in entry.choices)}):

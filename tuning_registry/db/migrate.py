@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 
+from tuning_registry.db.schema import REVISIONS
 from tuning_registry.db.store import Store, find_revision, refuse_taken_names, refuse_unknown_revision
 
 
@@ -26,8 +28,15 @@ def alembic_config() -> Config:
     return config
 
 
-def upgrade_database(store: Store, target: str = "head") -> tuple[str | None, str | None]:
+def upgrade_database(
+    store: Store, target: str = "head", report: Callable[[int, int], None] | None = None
+) -> tuple[str | None, str | None]:
     """Bring the schema to `target`, creating it in an empty database.
+
+    Args:
+        store: The database.
+        target: The revision.
+        report: Called with the number of migrations that have run, and with that of all up to the newest revision.
 
     Returns:
         The revision before (None if there was no schema) and after.
@@ -36,7 +45,7 @@ def upgrade_database(store: Store, target: str = "head") -> tuple[str | None, st
         SchemaError: The database is newer than this program.
         DatabaseError: It cannot be opened or written. It is unchanged.
     """
-    return _migrate(store, target, command.upgrade)
+    return _migrate(store, target, command.upgrade, report)
 
 
 def downgrade_database(store: Store, target: str) -> tuple[str | None, str | None]:
@@ -47,7 +56,12 @@ def downgrade_database(store: Store, target: str) -> tuple[str | None, str | Non
     return _migrate(store, target, command.downgrade)
 
 
-def _migrate(store: Store, target: str, run: Callable[[Config, str], None]) -> tuple[str | None, str | None]:
+def _migrate(
+    store: Store,
+    target: str,
+    run: Callable[[Config, str], None],
+    report: Callable[[int, int], None] | None = None,
+) -> tuple[str | None, str | None]:
     with store.migrating() as connection:
         before = find_revision(connection)
         if before is None:
@@ -56,6 +70,16 @@ def _migrate(store: Store, target: str, run: Callable[[Config, str], None]) -> t
             refuse_unknown_revision(before, store.url)
         config = alembic_config()
         config.attributes["connection"] = connection
+        if report is not None:
+            config.attributes["on_version_apply"] = _steps(before, report)
         run(config, target)
         after = find_revision(connection)
     return before, after
+
+
+def _steps(before: str | None, report: Callable[[int, int], None]) -> Callable[..., None]:
+    """What Alembic calls after each migration."""
+    past = 0 if before is None else REVISIONS.index(before) + 1
+    done = itertools.count(1)
+    report(0, len(REVISIONS) - past)
+    return lambda **_: report(next(done), len(REVISIONS) - past)

@@ -1,4 +1,4 @@
-"""Values as aligned columns, JSON or CSV. Returns strings and prints nothing."""
+"""Values as aligned columns, JSON, CSV or Markdown. Returns strings and prints nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tuning_registry.errors import printable
 from tuning_registry.model.canonical import dump_json
+from tuning_registry.rendering.markdown import markdown_table
+from tuning_registry.rendering.screen import SCREEN, Paint, fit, paint
 
 if TYPE_CHECKING:
     from tuning_registry.model.results import Result
@@ -18,6 +20,7 @@ R = TypeVar("R", bound="Result")
 Record = Mapping[str, Any]
 
 SECONDS: Final = len("2026-11-30T12:00:00")  # how much of a time people need
+_BELOW: Final = " " * 4  # before a value below its row
 
 
 class Format(StrEnum):
@@ -26,6 +29,7 @@ class Format(StrEnum):
     table = "table"
     json = "json"
     csv = "csv"
+    markdown = "markdown"
 
 
 def render_results(
@@ -34,6 +38,7 @@ def render_results(
     columns: Sequence[str],
     text: Callable[[Sequence[R]], str],
     rows: Callable[[R], Iterable[Record]] | None = None,
+    markdown: Callable[[Sequence[R]], str] | None = None,
 ) -> str:
     """Results in the requested format.
 
@@ -45,6 +50,7 @@ def render_results(
         columns: The columns of the CSV.
         text: Makes the table for people.
         rows: Makes the CSV rows of one result; by default one row, its `to_dict()`.
+        markdown: Makes the Markdown; by default a table of the CSV rows.
     """
 
     def csv_rows() -> Iterable[Record]:
@@ -56,6 +62,7 @@ def render_results(
         columns=columns,
         rows=csv_rows,
         text=lambda: text(results),
+        markdown=None if markdown is None else lambda: markdown(results),
     )
 
 
@@ -66,6 +73,7 @@ def render(
     columns: Sequence[str],
     rows: Callable[[], Iterable[Record]],
     text: Callable[[], str],
+    markdown: Callable[[], str] | None = None,
 ) -> str:
     """The only place that knows the formats.
 
@@ -75,10 +83,15 @@ def render(
         columns: The columns of the CSV.
         rows: Makes the rows of the CSV.
         text: Makes the table for people.
+        markdown: Makes the Markdown; by default a table of the CSV rows.
     """
     if style is Format.json:
         return render_json(data())
-    return render_csv(rows(), columns) if style is Format.csv else text()
+    if style is Format.csv:
+        return render_csv(rows(), columns)
+    if style is Format.markdown:
+        return markdown() if markdown else markdown_table(list(rows()), columns)
+    return fit(text())
 
 
 def render_json(value: object) -> str:
@@ -115,13 +128,51 @@ def _cell(value: object) -> object:
     return "" if value is None else value
 
 
-def render_columns(rows: Sequence[Record], columns: Sequence[str]) -> str:
-    """Aligned columns with a header line, never cut; control characters are escaped."""
-    cells = [[column.replace("_", " ").upper() for column in columns]]
-    cells += [[printable(plain(row[column])) for column in columns] for row in rows]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
-    return "".join(line.rstrip() + "\n" for line in lines)
+def render_columns(rows: Sequence[Record], columns: Sequence[str], indent: str = "") -> str:
+    """Aligned columns with a header line, never cut; control characters are escaped.
+
+    If the rows are wider than the screen, some columns follow below each row, with their names.
+
+    Args:
+        rows: The values by column, and under `paint` the colours of some columns.
+        columns: The columns.
+        indent: What each line begins with.
+    """
+    titles = [column.replace("_", " ").upper() for column in columns]
+    cells = [[printable(plain(row[column])) for column in columns] for row in rows]
+    widths = [max(map(len, values)) for values in zip(titles, *cells, strict=True)]
+    filled = [sum(value != "-" for value in values) for values in zip(*cells, strict=True)] or [0] * len(columns)
+    beside = _columns_that_fit(widths, filled, len(indent))
+
+    def line(values: Sequence[str], paints: Sequence[Paint | None]) -> str:
+        last = beside[-1]
+        padded = (paint(values[at], paints[at]) + " " * (widths[at] - len(values[at])) * (at != last) for at in beside)
+        return (indent + "  ".join(padded)).rstrip() + "\n"
+
+    text = line(titles, [Paint.STRONG] * len(titles))
+    for row, values in zip(rows, cells, strict=True):
+        paints = [row.get("paint", {}).get(column) for column in columns]
+        text += line(values, paints)
+        for at in range(len(columns)):
+            if at not in beside and values[at] != "-":
+                text += f"{indent}{_BELOW}{titles[at].lower()}: {paint(values[at], paints[at])}\n"
+    return text
+
+
+def _columns_that_fit(widths: Sequence[int], filled: Sequence[int], indent: int) -> list[int]:
+    """The columns that the screen has room for in one row.
+
+    Leaves out the column with the fewest values if that is enough, else the widest ones.
+    """
+    beside, room = list(range(len(widths))), SCREEN.get().width
+
+    def excess() -> int:
+        return 0 if room is None else indent + sum(widths[at] + 2 for at in beside) - 2 - room
+
+    while len(beside) > 1 and (over := excess()) > 0:
+        enough = [at for at in beside if widths[at] + 2 >= over]
+        beside.remove(min(enough, key=lambda at: filled[at]) if enough else max(beside, key=lambda at: widths[at]))
+    return beside
 
 
 def columns_in_use(rows: Sequence[Record], columns: Sequence[str], always: int) -> list[str]:

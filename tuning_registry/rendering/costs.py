@@ -11,7 +11,16 @@ from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, Record, join_lines, render_results
-from tuning_registry.rendering.votes import bits_mark, entry_title, tie_mark, voters_text
+from tuning_registry.rendering.markdown import markdown_page, markdown_table
+from tuning_registry.rendering.screen import Paint, paint
+from tuning_registry.rendering.votes import (
+    CHOICE_COLUMNS,
+    bits_mark,
+    choice_line,
+    choice_rows,
+    entry_title,
+    tie_mark,
+)
 from tuning_registry.wording import count_of, slower_text
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
@@ -39,11 +48,46 @@ _INDENT: Final = " " * 6
 _SAME: Final = "no clear difference"
 
 
-def render_costs(costed: Sequence[DisagreementCost], style: Format) -> str:
-    """Every disagreement, the most costly first: its verdict, the cost of the winner, and how each choice compares."""
-    return render_results(
-        costed, style, (*_ENTRY, *_CHOICE, *GROUP), lambda found: "\n".join(map(_block, found)), _rows
-    )
+def render_costs(costed: Sequence[DisagreementCost], style: Format, heading: str = "") -> str:
+    """Every disagreement, the most costly first: its verdict, the cost of the winner, and how each choice compares.
+
+    Args:
+        costed: The disagreements.
+        style: The format.
+        heading: The first line of the Markdown.
+    """
+
+    def markdown(found: Sequence[DisagreementCost]) -> str:
+        columns = (
+            "verdict",
+            *CHOICE_COLUMNS[:5],
+            "than_the_elected_one",
+            "elected_one_on_these_ranks",
+            "chosen_by",
+            *GROUP,
+        )
+        return markdown_page(heading, markdown_table([row for one in found for row in _markdown_rows(one)], columns))
+
+    def text(found: Sequence[DisagreementCost]) -> str:
+        return "\n".join(map(_block, found))
+
+    return render_results(costed, style, (*_ENTRY, *_CHOICE, *GROUP), text, _rows, markdown)
+
+
+def _markdown_rows(found: DisagreementCost) -> Iterable[Record]:
+    for place, (row, gap) in enumerate(zip(choice_rows(found.entry), (None, *found.gaps), strict=True)):
+        own = None if gap is None else gap.winner_slower_percent
+        yield {
+            **row,
+            "verdict": "" if place else found.verdict,
+            "than_the_elected_one": None if gap is None else _beyond(gap.slower_percent, gap.noise_percent),
+            "elected_one_on_these_ranks": None if gap is None or own is None else _beyond(own, gap.noise_percent),
+        }
+
+
+def _beyond(percent: float, noise: float) -> str:
+    """A slowdown in words, if the noise leaves one."""
+    return f"{_SAME if abs(percent) <= noise else slower_text(percent)} (noise {noise:.1f} %)"
 
 
 def _rows(found: DisagreementCost) -> Iterable[Record]:
@@ -55,18 +99,22 @@ def _rows(found: DisagreementCost) -> Iterable[Record]:
 def _block(found: DisagreementCost) -> str:
     entry = found.entry
     lines = [
-        f"{found.verdict:<9}  {entry_title(entry)}",
+        f"{_verdict(found.verdict)}  {entry_title(entry)}",
         _INDENT + printable(entry.key) + tie_mark(entry) + bits_mark(entry),
         *(printable(_INDENT + line) for line in _summary(found)),
     ]
     width = max(len(short_config(choice.config)) for choice in entry.choices)
     for place, (choice, gap) in enumerate(zip(entry.choices, (None, *found.gaps), strict=True)):
-        config = f"{short_config(choice.config):<{width}}"
         elected = "  [elected]" if place == 0 else ""
-        lines.append(printable(f"{choice.count:>5}  {config}  {voters_text(choice.voters)}{elected}"))
+        lines.append(choice_line(choice, width, is_elected=place == 0) + elected)
         if place > 0:
             lines.append(f"       {_comparison(gap)}")
     return join_lines(lines)
+
+
+def _verdict(text: str) -> str:
+    """The verdict, nine columns wide; only a conflict needs attention."""
+    return paint(text, Paint.BAD if text == "conflict" else None) + " " * (9 - len(text))
 
 
 def _summary(found: DisagreementCost) -> Iterable[str]:

@@ -10,6 +10,7 @@ from tuning_registry.formats.short_configs import short_config, title_of
 from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, Record, columns_in_use, join_lines, render, render_columns
+from tuning_registry.rendering.screen import Paint
 from tuning_registry.rendering.votes import entry_title, voters_text
 from tuning_registry.rules.audits import class_name
 from tuning_registry.wording import count_of, list_some
@@ -85,10 +86,10 @@ def _predicted_block(launch: PredictedLaunch) -> str:
     rows = [_predicted_row(one) for one in launch.ranked[:_SHOWN_RANKED]]
     if not rows:
         return text
-    table = render_columns(rows, columns_in_use(rows, _RANKED, always=1))
+    table = render_columns(rows, columns_in_use(rows, _RANKED, always=1), _INDENT)
     further = len(launch.ranked) - len(rows)
     more = f"{_INDENT}and {further} more\n" if further else ""
-    return text + "".join(_INDENT + line for line in table.splitlines(keepends=True)) + more
+    return text + table + more
 
 
 def _predicted_row(one: RankedConfig) -> Record:
@@ -122,8 +123,9 @@ def _block(found: ExplainedEntry) -> str:
         )
     lines += [f"{count_of(n, 'recording')} did not vote: {reason}" for reason, n in found.observed.items()]
     text = join_lines([entry_title(entry), *(printable(_INDENT + line) for line in lines)])
-    table = render_columns([_row(one, found) for one in found.configs], _shown(found)) if found.configs else ""
-    return text + "".join(_INDENT + line for line in table.splitlines(keepends=True)) + _devices(found)
+    rows = [_row(one, found) for one in found.configs]
+    table = render_columns(rows, _shown(found), _INDENT) if rows else ""
+    return text + table + _devices(found)
 
 
 def _shown(found: ExplainedEntry) -> list[str]:
@@ -146,6 +148,7 @@ def _row(one: ExplainedConfig, found: ExplainedEntry) -> Record:
         "bits": _bits(one.audited),
         "config": short_config(one.config) + banned,
         "chosen_by": voters_text(one.voters),
+        "paint": {"config": Paint.CAUTION if banned else Paint.STRONG if one.config == found.config else None},
     }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, columns_in_use, render_columns, render_results
+from tuning_registry.rendering.screen import Paint
 
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
     from tuning_registry.operations.reports.inventory import RecordedKernel, RecordedKey
@@ -24,7 +25,11 @@ def render_kernels(kernels: Sequence[RecordedKernel], style: Format) -> str:
 
 
 def _kernels_text(kernels: Sequence[RecordedKernel]) -> str:
-    return render_columns([kernel.to_dict() for kernel in kernels], _KERNEL_SHOWN) if kernels else ""
+    rows = [
+        {**kernel.to_dict(), "paint": {"disagreements": Paint.CAUTION} if kernel.disagreements else {}}
+        for kernel in kernels
+    ]
+    return render_columns(rows, _KERNEL_SHOWN) if rows else ""
 
 
 def render_keys(keys: Sequence[RecordedKey], style: Format) -> str:
@@ -33,7 +38,7 @@ def render_keys(keys: Sequence[RecordedKey], style: Format) -> str:
 
 
 def _keys_text(keys: Sequence[RecordedKey]) -> str:
-    rows = [key.to_dict() for key in keys]
+    rows = [{**key.to_dict(), "paint": {"configs": Paint.CAUTION} if key.configs > 1 else {}} for key in keys]
     in_use = {*columns_in_use(rows, _KEY_SHOWN, 4), "kernel", "key"}
     several = len({key.kernel for key in keys}) > 1  # else the command line names the kernel
     shown = [name for name in _KEY_SHOWN if name in in_use and (name != "kernel" or several)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tuning_registry.rendering.base import Format, Record, render_columns, render_results
+from tuning_registry.rendering.screen import Paint
 
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
     from tuning_registry.operations.reports.ranks import Rank
@@ -39,4 +40,5 @@ def _row(rank: Rank) -> Record:
         "dissenting_votes": None if share is None else f"{rank.dissenting} ({100 * share:.1f} %)",
         "slowdown": None if slowdown is None else f"{slowdown:+.1f} %",
         "outlier": "; ".join(f"{what}: {why}" for what, why in zip(rank.outlier, rank.reasons, strict=True)),
+        "paint": dict.fromkeys(("rank", "outlier"), Paint.CAUTION) if rank.outlier else {},
     }

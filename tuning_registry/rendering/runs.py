@@ -17,6 +17,7 @@ from tuning_registry.rendering.base import (
     render_columns,
     render_results,
 )
+from tuning_registry.rendering.screen import Paint
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.runs import Run
@@ -43,6 +44,7 @@ def _runs_text(runs: Sequence[Run]) -> str:
             **_row(run),
             "ingested_at": run.ingested_at[:SECONDS],
             "withdrawn_at": run.withdrawn_at and run.withdrawn_at[:SECONDS],
+            "paint": dict.fromkeys(("withdrawn_at", "withdrawn_ranks"), Paint.CAUTION),
         }
         for run in runs
     ]

@@ -10,12 +10,15 @@ from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.names import rank_ranges
 from tuning_registry.model.packages import GROUP
 from tuning_registry.rendering.base import Format, Record, join_lines, render_results
+from tuning_registry.rendering.markdown import markdown_page, markdown_table
+from tuning_registry.rendering.screen import SCREEN, Paint, paint
 from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
-    from tuning_registry.operations.election.tally import EntryVotes, Winner
+    from tuning_registry.operations.election.tally import ConfigVotes, EntryVotes, Winner
 
-_LONGEST_RANKS: Final = 60  # characters of a rank list in a table
+_LONGEST_RANKS: Final = 60  # characters of a rank list in a table; more on a wide screen
+_BEFORE_RANKS: Final = 100  # columns of a wide screen that are for other things
 _WINNER: Final = ("arch", "kernel", "key", "config", "votes", "total_votes", "tie", "decided_by", "banned_configs",
                   "stale_recordings", *GROUP)  # fmt: skip
 _DISAGREEMENT: Final = (
@@ -32,6 +35,7 @@ _DISAGREEMENT: Final = (
     "bits",
     *GROUP,
 )
+CHOICE_COLUMNS: Final = ("arch", "kernel", "key", "config", "votes", "chosen_by", *GROUP)  # of a table in Markdown
 
 
 def render_winners(entries: Sequence[Winner], style: Format) -> str:
@@ -48,7 +52,8 @@ def _winners_text(entries: Sequence[Winner]) -> str:
             lines += ["", title]
         support = f"{entry.choices[0].count}/{entry.votes}"
         lines.append("      " + printable(entry.key))
-        lines.append(printable(f"{support:>7}  {short_config(entry.config)}") + tie_mark(entry) + _marks(entry))
+        config = paint(printable(short_config(entry.config)), Paint.STRONG)
+        lines.append(f"{support:>7}  {config}{tie_mark(entry)}{_marks(entry)}")
     return join_lines(lines[1:])
 
 
@@ -59,12 +64,35 @@ def _marks(entry: Winner) -> str:
         f"{count_of(entry.banned, 'config')} banned" if entry.banned else "",
         f"stale: {count_of(entry.stale, 'recording')} chose from other candidates" if entry.stale else "",
     ]
-    return "".join(f"  [{mark}]" for mark in marks if mark)
+    return "".join(_mark(mark) for mark in marks if mark)
 
 
-def render_disagreements(entries: Sequence[EntryVotes], style: Format) -> str:
-    """Every entry on which ranks disagree: each config with its votes and the ranks behind it."""
-    return render_results(entries, style, _DISAGREEMENT, lambda found: "\n".join(map(_block, found)), _rows)
+def render_disagreements(entries: Sequence[EntryVotes], style: Format, heading: str = "") -> str:
+    """Every entry on which ranks disagree: each config with its votes and the ranks behind it.
+
+    Args:
+        entries: The entries.
+        style: The format.
+        heading: The first line of the Markdown.
+    """
+
+    def markdown(found: Sequence[EntryVotes]) -> str:
+        rows = [row for entry in found for row in choice_rows(entry)]
+        return markdown_page(heading, markdown_table(rows, CHOICE_COLUMNS))
+
+    return render_results(entries, style, _DISAGREEMENT, lambda found: "\n".join(map(_block, found)), _rows, markdown)
+
+
+def choice_rows(entry: EntryVotes) -> Iterable[Record]:
+    """One row per config; only the first one names the entry."""
+    names = {**entry.head(), **entry.versions()}
+    for place, choice in enumerate(entry.choices):
+        yield {
+            **(dict.fromkeys(names, "") if place else names),
+            "config": choice.config,
+            "votes": f"{choice.count}/{entry.votes}",
+            "chosen_by": voters_text(choice.voters),
+        }
 
 
 def _rows(entry: EntryVotes) -> Iterable[Record]:
@@ -87,12 +115,16 @@ def _block(entry: EntryVotes) -> str:
         [
             entry_title(entry),
             "      " + printable(entry.key) + tie_mark(entry) + code_mark(entry) + bits_mark(entry),
-            *(
-                printable(f"{choice.count:>5}  {short_config(choice.config):<{width}}  {voters_text(choice.voters)}")
-                for choice in entry.choices
-            ),
+            *(choice_line(choice, width, is_elected=place == 0) for place, choice in enumerate(entry.choices)),
         ]
     )
+
+
+def choice_line(choice: ConfigVotes, width: int, *, is_elected: bool) -> str:
+    """A config with its votes and the ranks behind it; the columns are `width` apart."""
+    text = printable(short_config(choice.config))
+    config = paint(text, Paint.STRONG if is_elected else None) + " " * (width - len(text))
+    return f"{choice.count:>5}  {config}  {printable(voters_text(choice.voters))}"
 
 
 def entry_title(entry: EntryVotes) -> str:
@@ -104,7 +136,7 @@ def entry_title(entry: EntryVotes) -> str:
 
 def tie_mark(entry: EntryVotes) -> str:
     """A mark for an entry whose winner was decided by its text."""
-    return "  [tie: decided by config text]" if entry.is_tie else ""
+    return _mark("tie: decided by config text") if entry.is_tie else ""
 
 
 def bits_mark(entry: EntryVotes) -> str:
@@ -114,16 +146,20 @@ def bits_mark(entry: EntryVotes) -> str:
 
 def code_mark(entry: EntryVotes) -> str:
     """A mark for an entry whose votes are on different code."""
-    return f"  [{entry.sources} versions of its code]" if entry.sources > 1 else ""
+    return _mark(f"{entry.sources} versions of its code") if entry.sources > 1 else ""
+
+
+def _mark(text: str) -> str:
+    return "  " + paint(f"[{text}]", Paint.CAUTION)
 
 
 def voters_text(voters: Mapping[str, Sequence[int]] | None) -> str:
     """The ranks that chose a config, as people write them: `ranks 0-2,5 of job-4711`."""
-    parts = []
+    parts, longest = [], max(_LONGEST_RANKS, (SCREEN.get().width or 0) - _BEFORE_RANKS)
     for run, ranks in (voters or {}).items():
         shown = rank_ranges(ranks)
-        if len(shown) > _LONGEST_RANKS:
-            shown = f"{shown[:_LONGEST_RANKS].rpartition(',')[0]},... ({len(ranks)} ranks)"
+        if len(shown) > longest:
+            shown = f"{shown[:longest].rpartition(',')[0]},... ({len(ranks)} ranks)"
         parts.append(f"{'ranks' if len(ranks) > 1 else 'rank'} {shown} of {run}")
     return "; ".join(parts)
 
