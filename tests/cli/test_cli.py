@@ -432,7 +432,10 @@ def test_a_page_needs_no_database_and_can_go_to_stdout(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ((), "expected recordings or --html FILE. To list the disagreements in the database, use registry disagreements"),
+        (
+            (),
+            "expected recordings or --html FILE. To list the disagreements in the database, use registry disagreements",
+        ),
         (("x", "--against", "y"), "--against works only with --html FILE"),
         (("x", "--key", "y"), "--key works only with --html FILE"),
     ],

@@ -156,7 +156,9 @@ def audit(
         print_message(line)
     kernels = invariant_kernels(found)
     if kernels:
-        print_message(printable(f"all candidates of these kernels give equal bits: config_invariant={','.join(kernels)}"))
+        print_message(
+            printable(f"all candidates of these kernels give equal bits: config_invariant={','.join(kernels)}")
+        )
     if found:
         print_message(f"{count_of(len(found), 'audited entry')}, {len(flagged):,} with findings")
     if exit_code and (flagged or not found):

@@ -209,7 +209,7 @@ def _by_entry(table: TunedTable, kernel: str, key: str, text: str) -> PredictedL
 
 
 def _configs(table: TunedTable, name: str) -> set[str]:
-    """The configs that a table's keys of one kernel speak for."""
+    """The configs that a table's keys of one kernel suggest."""
     evidence = table.evidence.get(name)
     winners = {text for key, text in table.texts[name].items() if key != ANY_KEY}
     return winners.union(() if evidence is None else evidence.configs)

@@ -51,7 +51,7 @@ class ExportOptions:
         min_votes: Least number of votes on an entry; pinned entries need none.
         min_agreement: Least share of them for its config, 0 to 1.
         policy: `majority`, `fastest` or `minimax`.
-        ties: Who decides between configs with equally many votes: `text`, or `fastest` by the timings.
+        ties: How to choose between configs with equally many votes: `text`, or `fastest` by the timings.
         evidence: Write the slowdowns of all candidates, where there are timings, for keys that are not in the table.
         generalize_percent: Make one `*` entry per kernel, accepting this slowdown; None for no `*` entries.
         max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None for any slowdown.

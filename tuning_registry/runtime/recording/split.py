@@ -134,9 +134,7 @@ def earlier_recordings(prefix: Path, run: str, attempt: int | None) -> Iterator[
             count += 1
             yield recording
     if count:
-        announce(
-            "split: found %s of earlier runs; their timings are not repeated", count_of(count, "recording")
-        )
+        announce("split: found %s of earlier runs; their timings are not repeated", count_of(count, "recording"))
 
 
 def _files(prefix: Path) -> list[Path]:

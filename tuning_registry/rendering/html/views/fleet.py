@@ -30,7 +30,11 @@ def fleet_view(report: Report) -> Markup | None:
         "Dissenting votes are those for another config than the elected one. Speed compares a rank's times with the median "
         f"of all ranks for the same config: right of the middle is slower. {_outliers(report)}",
         _hosts(ranks),
-        element("p", f"Shows {len(shown):,} of {len(ranks):,} ranks: the outliers, and those that dissent most.", class_="how")
+        element(
+            "p",
+            f"Shows {len(shown):,} of {len(ranks):,} ranks: the outliers, and those that dissent most.",
+            class_="how",
+        )
         if len(shown) < len(ranks)
         else None,
         _ranks(shown, report),
