@@ -81,7 +81,7 @@ def test_the_timings_of_all_shares_elect(ingested: Any, policy: str) -> None:
 
 def test_votes_elect_nothing_there_and_the_error_names_the_policy(ingested: Any) -> None:
     registry = ingested(FULL)
-    with pytest.raises(SelectionError, match="timed 2 entries in shares .* --policy fastest"):
+    with pytest.raises(SelectionError, match="2 entries come from split runs.* --policy fastest"):
         registry.export(ARCH)
 
 

@@ -251,7 +251,7 @@ def test_a_faster_table_can_be_held_to_the_bits_of_the_one_in_use(cli: Cli, tmp_
     free = json.loads(cli("export", "--arch", "sm90", "--policy", "fastest").stdout)
     assert free["kernels"]["pkg.k"] == dict.fromkeys(TIMED, CONFIGS[2])
     assert table["tuning_registry"]["same_bits_as"] == read_table(in_use).digest
-    note = "2 entries kept from the table in use: a faster config is not known to give the same bits"
+    note = "2 entries kept the config of --same-bits-as: audits found no faster one with the same bits"
     assert note in made.stderr
 
 
@@ -272,7 +272,10 @@ def test_equal_bits_need_a_policy_by_time(cli: Cli, tmp_path: Path) -> None:
     cli("ingest", timed(tmp_path / "rec", {}))
     in_use = tmp_path / "in-use.json"
     in_use.write_text(json.dumps({"arch": "sm90", "kernels": {"pkg.k": {"M=1": CONFIGS[0]}}}))
-    for options in ((), ("--policy", "fastest", "--generalize", "3")):
+    for options, why in (
+        ((), "--same-bits-as needs --policy fastest"),
+        (("--policy", "fastest", "--generalize", "3"), "--same-bits-as cannot be combined with --generalize"),
+    ):
         refused = cli("export", "--arch", "sm90", "--same-bits-as", in_use, *options)
         assert refused.exit_code == 2
-        assert "--same-bits-as needs --policy fastest" in refused.stderr
+        assert why in refused.stderr

@@ -108,7 +108,7 @@ def test_a_page_of_very_many_entries_says_what_it_leaves_out(tmp_path: Path) -> 
         write_recording(tmp_path / f"rec.rank{rank}.json", votes)
     page = render_page(gather_report(ingest_in_memory([str(tmp_path)]), Selection()), DAY)
     assert "1 of 2,100 entries disagrees" in page
-    assert "the 2,000 entries with the largest share of dissenting votes, of 2,100" in page
+    assert "show 2,000 of 2,100 entries: those with the largest share of dissenting votes" in page
     assert page.count("<details") == 2000
     assert page.count("M=2099</span>") > 1
 

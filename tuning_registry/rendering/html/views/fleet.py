@@ -133,7 +133,7 @@ def _speed(slowdown: float | None) -> Markup:
     dot = element("path", class_="o", d=f"M{x:.4g} 7h0")
     bar = element("svg", element("path", class_="mid", d=f"M{middle:g} 1v12"), dot, class_="bar")
     words = (
-        "as the median"
+        "same as the median"
         if abs(slowdown) < 0.05
         else f"{percent(abs(slowdown))} {'slower' if slowdown > 0 else 'faster'}"
     )
