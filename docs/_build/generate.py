@@ -151,6 +151,7 @@ PAPERS: Final = {
     "SECURITY.md": "security.md",
     "benchmarks/README.md": "benchmarks.md",
     "examples/h200/README.md": "recordings.md",
+    "examples/audit/README.md": "audits.md",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tuning_registry.rendering.base import Format, render_columns, render_results
+from tuning_registry.rendering.base import Format, columns_in_use, render_columns, render_results
 
 if TYPE_CHECKING:  # importing it for real would load SQLAlchemy
     from tuning_registry.operations.reports.misses import MissedEntry
@@ -22,4 +22,4 @@ def render_misses(misses: Sequence[MissedEntry], style: Format) -> str:
 
 def _text(misses: Sequence[MissedEntry]) -> str:
     rows = [{**miss.to_dict(), "recorded": "yes" if miss.recorded else "no"} for miss in misses]
-    return render_columns(rows, _SHOWN) if rows else ""
+    return render_columns(rows, columns_in_use(rows, _SHOWN, always=len(_SHOWN) - 1)) if rows else ""

@@ -253,6 +253,12 @@ def test_a_faster_table_can_be_held_to_the_bits_of_the_one_in_use(cli: Cli, tmp_
     assert table["tuning_registry"]["same_bits_as"] == read_table(in_use).digest
     note = "2 entries kept the config of --same-bits-as: audits found no faster one with the same bits"
     assert note in made.stderr
+    faster = tmp_path / "faster.json"
+    faster.write_text(made.stdout)
+    assert cli("check", faster).exit_code == 0
+    table["kernels"]["pkg.k"]["M=2"] = CONFIGS[2]
+    faster.write_text(json.dumps(table))
+    assert cli("check", faster).exit_code == 1
 
 
 def test_a_key_that_the_table_does_not_decide_is_free_and_a_star_entry_decides(cli: Cli, tmp_path: Path) -> None:

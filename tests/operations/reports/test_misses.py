@@ -117,7 +117,7 @@ def test_the_command_in_its_formats(cli: Cli, store: Store, tmp_path: Path) -> N
         "1      1     yes       no table  sm90  p.k     M=2\n"
     )
     assert shown.stderr.endswith("2 missed entries, 1 of them without a vote\n")
-    entry = {"arch": "sm90", "kernel": "p.k", "key": "M=2", "reason": "no table", "ranks": 1, "runs": 1}
+    entry = {"arch": "sm90", "kernel": "p.k", "key": "M=2", "reason": "no table", "nearest": "", "ranks": 1, "runs": 1}
     assert json.loads(cli("misses", "--format", "json").stdout)[1] == {**entry, "recorded": True}
     rows = list(csv.DictReader(io.StringIO(cli("misses", "--unrecorded", "--format", "csv").stdout)))
     assert rows == [{**entry, "key": "M=1|torch.bfloat16", "reason": "no key", "ranks": "1", "runs": "1",

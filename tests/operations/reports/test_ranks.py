@@ -148,7 +148,8 @@ def test_the_command_in_its_formats(cli: Cli, tmp_path: Path) -> None:
     assert len(rows) == 8
     assert rows[0] == {
         "run": "fleet", "rank": 5, "host": "node1", "device": None, "votes": 20, "dissenting_votes": 1, "timings": 60,
-        "slowdown_percent": pytest.approx(20, abs=1), "other_code": 0, "outlier": ["slow"], "reasons": rows[0]["reasons"],
+        "slowdown_percent": pytest.approx(20, abs=1), "other_code": 0, "audited_results": 0,
+        "other_results": 0, "outlier": ["slow"], "reasons": rows[0]["reasons"],
     }  # fmt: skip
     table = list(csv.DictReader(io.StringIO(cli("ranks", "--format", "csv").stdout)))
     assert [(row["rank"], row["outlier"]) for row in table[:3]] == [

@@ -16,6 +16,7 @@ from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.same_bits import SameBits
 from tuning_registry.operations.election.winners import elect_entries
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.operations.tables.change_evidence import with_evidence
@@ -142,6 +143,7 @@ def compare_with_votes(
         ties=how.ties,
         evidence=how.evidence,
         generalize_percent=how.generalize_percent,
+        same_bits_as=table if how.same_bits else None,  # its configs give the bits of the table that it was held to
         today=NEVER,
     )
     made = export_table(store, votes.selection, options)
@@ -149,7 +151,14 @@ def compare_with_votes(
     changes = diff_tables(table, new)
     if changes:
         with store.reading() as reading:
-            election = elect_entries(reading, votes.selection, how.policy, how.ties, every_choice=True)
+            election = elect_entries(
+                reading,
+                votes.selection,
+                how.policy,
+                how.ties,
+                every_choice=True,
+                same_bits=SameBits(table) if how.same_bits else None,
+            )
             changes = with_evidence(changes, election, table.arch)
     return TableComparison(
         changes=changes,
@@ -210,6 +219,7 @@ class _HowMade:
     ties: str
     evidence: bool
     generalize_percent: float | None
+    same_bits: bool  # whether its configs were held to the bits of another table
 
 
 def _how_made(table: TunedTable) -> _HowMade:
@@ -224,7 +234,8 @@ def _how_made(table: TunedTable) -> _HowMade:
     is_number = isinstance(percent, int | float) and not isinstance(percent, bool)
     if generalized is not None and not (is_number and 0 <= percent <= sys.float_info.max):  # excludes NaN
         raise TableError("the table's generalized/percent is not a percentage of at least 0")
-    return _HowMade(policy, ties, "evidence" in ours, percent)
+    is_held = "same_bits_as" in ours and policy != Policy.MAJORITY and percent is None
+    return _HowMade(policy, ties, "evidence" in ours, percent, is_held)
 
 
 def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:

@@ -44,7 +44,7 @@ def check_header(store: Store, table: TunedTable, new: TunedTable) -> tuple[list
         problems.append(_unlogged(ours, logged[0]))
     if _origin(ours) != _origin(theirs):
         return problems, [] if logged else [_other_votes(ours, theirs)]
-    rest = sorted({*ours, *theirs} - {"overrides", "evidence", "digest", "selection_digest"})
+    rest = sorted({*ours, *theirs} - {"overrides", "evidence", "digest", "selection_digest", "same_bits_as"})
     problems += _differences({"source": stated.get("source", _ABSENT)}, now)
     problems += _differences({name: ours.get(name, _ABSENT) for name in rest}, theirs)
     evidence = evidence_change(table, new)
