@@ -416,16 +416,16 @@ class Registry:
         Args:
             arch: Architecture.
             policy: As for `winners`.
-            ties: Who decides between configs with equally many votes: `"text"` (the smallest text) or `"fastest"` (the
+            ties: How to choose between configs with equally many votes: `"text"` (the smallest text) or `"fastest"` (the
                 lowest median time, if all of them were timed).
-            evidence: Write how much slower each timed candidate is on each key. Jobs use it to choose for keys that are
-                not in the table.
+            evidence: Write how much slower each timed candidate is on each key. Jobs use it to choose configs for keys
+                that are not in the table.
             generalize_percent: Merge a kernel's entries into one `*` entry if that costs at most this slowdown, in
                 percent; None to keep every entry.
             max_regression_percent: Refuse to make an entry of `replaced` slower than this, in percent; None to allow it.
             replaced: The table that the new one will replace, or its path.
-            same_bits_as: Replace a config of this table (or its path) only by one that audits found to give the same
-                bits. Needs a policy that judges by time.
+            same_bits_as: Keep the configs of this table (or of the table at this path) unless audits found that a faster
+                one gives the same bits. Needs policy `"fastest"` or `"minimax"`.
             min_votes: Leave out entries with fewer votes.
             min_agreement: Leave out entries whose winner has a smaller share of the votes, from 0 to 1.
             filters: See `VoteFilters`.
@@ -522,7 +522,7 @@ class Registry:
         return withdraw_run(self._store, run, _several(ranks))
 
     def restore(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
-        """Count the votes of a withdrawn run again, or those of ranks that were withdrawn alone.
+        """Count the votes of a withdrawn run again, or those of ranks that were withdrawn individually.
 
         Args:
             run: Name of the run.

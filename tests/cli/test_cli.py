@@ -432,9 +432,12 @@ def test_a_page_needs_no_database_and_can_go_to_stdout(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ((), "name recordings, or a page with --html FILE. registry disagreements lists those of the database"),
-        (("x", "--against", "y"), "--against needs --html FILE: only the page shows it"),
-        (("x", "--key", "y"), "--key needs --html FILE: only the page shows it"),
+        (
+            (),
+            "expected recordings or --html FILE. To list the disagreements in the database, use registry disagreements",
+        ),
+        (("x", "--against", "y"), "--against works only with --html FILE"),
+        (("x", "--key", "y"), "--key works only with --html FILE"),
     ],
 )
 def test_what_a_report_cannot_do_is_a_usage_error(sqlite_cli: Cli, words: tuple[str, ...], error: str) -> None:

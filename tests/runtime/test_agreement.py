@@ -314,7 +314,10 @@ def test_ranks_that_run_different_code_under_one_name_are_named(ranks: Any) -> N
         assert "3 ranks chose different configs for 1 of 2 entries: pkg.ops.stale" in out["text"]
         assert "ranks 0" not in out["text"]
         assert out["result"] == (True, 2, ("pkg.ops.stale",))
-    said = [[line for line in out["lines"] if "different code under the name pkg.ops.stale" in line] for out in ranks]
+    said = [
+        [line for line in out["lines"] if "functions with different source code as pkg.ops.stale" in line]
+        for out in ranks
+    ]
     assert [len(lines) for lines in said] == [1, 0, 0]
 
 

@@ -45,7 +45,7 @@ def report(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Output file of the page, or - for stdout."),
+        typer.Option("--html", metavar="FILE", help="Output file for the page, or - for stdout."),
     ] = None,
     against: Annotated[
         str | None,
@@ -110,10 +110,10 @@ def _list_disagreements(
 
     for option, value in given.items():
         if value is not None:
-            raise UsageError(f"{option} needs --html FILE: only the page shows it")
+            raise UsageError(f"{option} works only with --html FILE")
     if not paths:
         raise UsageError(
-            "name recordings, or a page with --html FILE. registry disagreements lists those of the database"
+            "expected recordings or --html FILE. To list the disagreements in the database, use registry disagreements"
         )
     found, total = find_disagreements(_read(paths), selection)
     heading = split_of(len(found), total)

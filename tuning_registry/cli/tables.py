@@ -66,8 +66,8 @@ def export(
         bool,
         typer.Option(
             "--no-evidence",
-            help="Leave out how much slower each timed candidate is on each key. Jobs use it to choose for keys that are "
-            "not in the table.",
+            help="Leave out the evidence: how much slower each timed candidate is on each key. Jobs use it to choose "
+            "configs for keys that are not in the table.",
         ),
     ] = False,
     generalize: Annotated[
@@ -88,8 +88,8 @@ def export(
         Path | None,
         typer.Option(
             metavar="TABLE",
-            help="Replace a config of this table only by one that audits found to give the same bits. Needs a policy "
-            "that judges by time.",
+            help="Keep the configs of this table unless audits found that a faster one gives the same bits. Needs "
+            "--policy fastest or minimax.",
         ),
     ] = None,
     min_votes: Annotated[int, typer.Option(metavar="N", help="Leave out entries with fewer votes.")] = 1,
@@ -155,14 +155,14 @@ def write_export(made: Export, output: Path | None) -> None:
         f"({made.ties:,} decided by tie-break), {made.dropped:,} left out by thresholds"
     )
     over_bans = f", {made.pinned_banned:,} of them against a ban" if made.pinned_banned else ""
-    if made.payload["tuning_registry"].get("ties"):
+    if made.payload["tuning_registry"].get("ties") and made.ties_by_time + made.ties:
         print_message(f"timings decided {made.ties_by_time:,} of {count_of(made.ties_by_time + made.ties, 'tie')}")
     notes = {
         f"{{}} decided by pins{over_bans} (see registry overrides)": made.pinned,
         "{} decided with some configs banned (see registry overrides)": made.with_bans,
         "{} left out because every config is banned": made.banned_out,
         "{} without enough timings for the policy; used the majority's config": made.undecided,
-        "{} kept from the table in use: a faster config is not known to give the same bits (see registry audit)": (
+        "{} kept the config of --same-bits-as: audits found no faster one with the same bits (see registry audit)": (
             made.kept_for_bits
         ),
         "{} with votes that chose from other candidates than the newest recording (stale in registry winners)": (
@@ -174,13 +174,13 @@ def write_export(made: Export, output: Path | None) -> None:
             print_message(f"note: {what.format(count_of(count, 'entry'))}")
     if made.in_shares:
         print_message(
-            f"{count_of(made.in_shares, 'entry')} timed in shares: each candidate by "
+            f"{count_of(made.in_shares, 'entry')} from split runs: each candidate timed by "
             f"{_ranks(made.fewest_ranks, made.most_ranks)}"
         )
     if made.unvoted:
         print_message(
-            f"note: {count_of(made.unvoted, 'entry')} timed in shares (split) cast no votes and are left out; "
-            "--policy fastest elects them as well"
+            f"note: {count_of(made.unvoted, 'entry')} from split runs have no votes and are left out; "
+            "--policy fastest elects them by time"
         )
     if made.saving is not None:
         print_message(
@@ -189,8 +189,8 @@ def write_export(made: Export, output: Path | None) -> None:
         )
     if made.evidence:
         print_message(
-            f"evidence on {count_of(made.evidence.keys, 'key')} ({made.evidence.size / 1000:,.1f} kB), for keys that are "
-            "not in the table"
+            f"evidence on {count_of(made.evidence.keys, 'key')} ({made.evidence.size / 1000:,.1f} kB), used for keys "
+            "that are not in the table"
         )
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""

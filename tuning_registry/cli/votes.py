@@ -119,8 +119,8 @@ def _print_mixed_code(store: Store, selection: Selection) -> None:
         mixed = find_mixed_code(reading, selection)
     if mixed:
         print_message(
-            f"warning: ranks of one run ran different code under the name of {count_of(len(mixed), 'kernel')}, so their votes "
-            f"compare different kernels: {list_some([str(found) for found in mixed], '; ')}"
+            f"warning: ranks of one run ran different code under the same name for {count_of(len(mixed), 'kernel')}, so their "
+            f"votes are not comparable: {list_some([str(found) for found in mixed], '; ')}"
         )
 
 
@@ -140,9 +140,9 @@ def audit(
         typer.Option("--exit-code", help="Exit 1 if a candidate needs attention, or if nothing matches the filters."),
     ] = False,
 ) -> None:
-    """Show which candidates give equal bits, are outside the tolerance, or differ between runs.
+    """Show which candidates give equal bits, are outside the tolerance, or are nondeterministic.
 
-    Reads the audits of recording runs (policy field audit).
+    Needs recordings made with --audit.
     """
     from tuning_registry.operations.reports.audits import find_audits, invariant_kernels
 
@@ -156,7 +156,9 @@ def audit(
         print_message(line)
     kernels = invariant_kernels(found)
     if kernels:
-        print_message(printable(f"every candidate gives equal bits: config_invariant={','.join(kernels)}"))
+        print_message(
+            printable(f"all candidates of these kernels give equal bits: config_invariant={','.join(kernels)}")
+        )
     if found:
         print_message(f"{count_of(len(found), 'audited entry')}, {len(flagged):,} with findings")
     if exit_code and (flagged or not found):
@@ -231,7 +233,7 @@ def explain(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Explain what this table gives to --key, which it need not have. Reads no database.",
+            help="Explain which config this table gives for --key, whether or not it has an entry. Reads no database.",
         ),
     ] = None,
     policy: PolicyOption = Policy.MAJORITY,
@@ -264,7 +266,7 @@ def _explain_table(target: Target, file: Path, key: str | None, style: Format) -
     from tuning_registry.operations.reports.unseen import predict_from_table
 
     if key is None:
-        raise UsageError("--table needs a key; name it with --key")
+        raise UsageError("--table needs --key KEY: it explains a single key")
     table, asked = read_table(file), target.selection
     if table.arch != asked.arch:
         raise TableError(f"{file} is for {table.arch}, not {asked.arch}")

@@ -18,7 +18,7 @@ parameters: the names of these parameters, the launch options that all of them s
 defaults), the names of the options in which they differ, then for each candidate the values of both in this order.
 `slowdowns` has a row for each key, under the first 12 hexadecimal digits of the SHA-256 of the key's text: for each
 candidate, in the order of `configs`, how many percent slower than the fastest it was (0 to 999, and 999 is also
-everything above), `x` if it failed there, or `-` if nobody timed it. A row whose key has left the table is ignored.
+everything above), `x` if it failed there, or `-` if it was not timed. A row whose key has left the table is ignored.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def encode_kernel(kernel: str, keys: Mapping[str, Slowdowns]) -> dict[str, Any]:
 
     Args:
         kernel: Its name, for errors.
-        keys: Slowdowns by key: from 0 to 999 percent, or FAILED; a candidate that nobody timed on a key is left out.
+        keys: Slowdowns by key: from 0 to 999 percent, or FAILED; a candidate that was not timed on a key is left out.
 
     Raises:
         FormatError: A slowdown is out of range, or two keys have one digest.

@@ -54,7 +54,9 @@ def decode_candidates(stated: object) -> tuple[int, dict[Entry, tuple[str, ...]]
             raise TypeError
         return repeats, dict(_entries(stated["candidates"]))  # type: ignore[index]
     except (AttributeError, IndexError, KeyError, TypeError):
-        raise FormatError(f"expected what `split` of a recording holds, found {describe(stated)}", (EXTRA,)) from None
+        raise FormatError(
+            f"expected an object with repeats and candidates, found {describe(stated)}", (EXTRA,)
+        ) from None
 
 
 def _entries(archs: Any) -> Iterator[tuple[Entry, tuple[str, ...]]]:

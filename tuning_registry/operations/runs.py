@@ -141,7 +141,7 @@ def withdraw_run(store: Store, run: str, ranks: Collection[int] = (), now: dt.da
 
 
 def restore_run(store: Store, run: str, ranks: Collection[int] = ()) -> bool:
-    """Count the votes of a withdrawn run again, or those of ranks that were withdrawn alone.
+    """Count the votes of a withdrawn run again, or those of ranks that were withdrawn individually.
 
     The two are independent: restoring a run does not restore a rank that was withdrawn alone.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.rules.audits import AuditedConfig
 
 _SHOWN: Final = ("arch", "kernel", "key", "candidates", "distinct_results", "findings", "recordings", "skipped")
-_CSV: Final = ("arch", "kernel", "key", "config", "class", "recordings", "failed_on", "differs_between_runs_on",
+_CSV: Final = ("arch", "kernel", "key", "config", "class", "recordings", "failed_on", "nondeterministic_on",
                "outside_tolerance_on", "difference", "banned_by_override", *GROUP)  # fmt: skip
 
 

@@ -61,8 +61,8 @@ def render_costs(costed: Sequence[DisagreementCost], style: Format, heading: str
         columns = (
             "verdict",
             *CHOICE_COLUMNS[:5],
-            "than_the_elected_one",
-            "elected_one_on_these_ranks",
+            "compared_with_elected",
+            "elected_config_on_these_ranks",
             "chosen_by",
             *GROUP,
         )
@@ -80,8 +80,8 @@ def _markdown_rows(found: DisagreementCost) -> Iterable[Record]:
         yield {
             **row,
             "verdict": "" if place else found.verdict,
-            "than_the_elected_one": None if gap is None else _beyond(gap.slower_percent, gap.noise_percent),
-            "elected_one_on_these_ranks": None if gap is None or own is None else _beyond(own, gap.noise_percent),
+            "compared_with_elected": None if gap is None else _beyond(gap.slower_percent, gap.noise_percent),
+            "elected_config_on_these_ranks": None if gap is None or own is None else _beyond(own, gap.noise_percent),
         }
 
 

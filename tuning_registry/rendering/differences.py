@@ -22,7 +22,7 @@ _SHOWN: Final = (
     "old_config",
     "new_config",
     "votes",
-    "new_config_by_the_timings",
+    "new_config_measured_time",
     "override",
 )
 
@@ -63,7 +63,7 @@ def _markdown_row(change: EntryChange) -> Record:
         "votes": None
         if change.votes is None
         else f"{change.old_votes or 0} -> {change.new_votes or 0} of {change.votes}",
-        "new_config_by_the_timings": None if slower is None else slower_text(slower),
+        "new_config_measured_time": None if slower is None else slower_text(slower),
         "override": override_text(change),
     }
 

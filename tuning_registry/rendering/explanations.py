@@ -156,7 +156,7 @@ def _bits(audited: AuditedConfig | None) -> str | None:
     """The class of equal bits of a candidate, and why it needs attention."""
     if audited is None:
         return None
-    flags = ["outside the tolerance"] * bool(audited.outside_on) + ["differs between runs"] * bool(audited.differs_on)
+    flags = ["outside the tolerance"] * bool(audited.outside_on) + ["nondeterministic"] * bool(audited.differs_on)
     letter = class_name(audited.number)
     return ", ".join([*([letter] if letter else []), *flags]) or "failed"
 

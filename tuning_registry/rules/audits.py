@@ -100,7 +100,7 @@ def alone(audits: ByRecording) -> dict[int, tuple[int, int]]:
     """How many results each recording shares with others, and with how many of them it is in the minority.
 
     Only audits with equal inputs are compared, if there are at least three. A candidate that any of them found to
-    differ between runs is left out. A recording is in the minority if more than half of the others agree on another
+    is nondeterministic is left out. A recording is in the minority if more than half of the others agree on another
     digest.
     """
     counts: dict[int, tuple[int, int]] = {}

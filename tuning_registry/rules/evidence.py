@@ -32,7 +32,7 @@ class Policy(StrEnum):
 
 
 class Ties(StrEnum):
-    """Who decides between configs with equally many votes: their texts, or the timings."""
+    """How to choose between configs with equally many votes: by text, or by the timings."""
 
     TEXT = "text"
     FASTEST = "fastest"

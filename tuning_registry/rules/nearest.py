@@ -1,4 +1,4 @@
-"""Which candidate a kernel launches for a key that nobody recorded: a rule on recorded keys and measured slowdowns.
+"""Which candidate a kernel launches for an unseen key: a rule on recorded keys and measured slowdowns.
 
 Pure functions on texts and integers, standard library only: logarithms are counted in whole steps and everything else
 is whole numbers, so every machine, thread and order of keys or candidates gives the same answer.
@@ -18,7 +18,7 @@ an octave. The costs are interpolated at the new key (`kriging`), and the candid
 equal ones the nearest key's winner, then the smaller text. A candidate that failed on a key, or that nobody timed
 there, counts as twice as slow.
 
-Candidates that no recorded key speaks for come last, in the order in which they are given: cheapest estimate first.
+Candidates that no recorded key suggests come last, in the order in which they are given: cheapest estimate first.
 
 docs/decisions.md, D60, says what else was tried.
 """
@@ -53,7 +53,7 @@ class Ranking:
 
     Attributes:
         candidates: Canonical texts, the best first: all that were given.
-        known: How many of them a recorded key speaks for; the rest follow in the order in which they were given.
+        known: How many of them a recorded key suggests; the rest follow in the order in which they were given.
         nearest: The recorded key that is nearest (without slowdowns: whose winner comes first), or empty if none can
             be compared.
     """
@@ -106,7 +106,7 @@ class RecordedKeys:
     def estimates(self, key: str, candidates: Sequence[str]) -> dict[str, float]:
         """How many percent slower than the fastest one each candidate is expected to be, for people to read.
 
-        Only those that one of the nearest keys speaks for; none if no slowdowns are known, or no key can be compared.
+        Only those that one of the nearest keys suggests; none if no slowdowns are known, or no key can be compared.
         The figure can be below 0, since a trend among the keys is followed.
         """
         scored, _, denominator = self._scored(key, candidates) if self._has_times else ([], "", 1)
@@ -137,7 +137,7 @@ class RecordedKeys:
         return ordered, nearest
 
     def _by_slowdown(self, key: str, candidates: Sequence[str]) -> tuple[list[str], str]:
-        """The candidates that one of the nearest keys speaks for, by their interpolated cost."""
+        """The candidates that one of the nearest keys suggests, by their interpolated cost."""
         scored, nearest, _ = self._scored(key, candidates)
         return [text for *_, text in sorted(scored)], nearest
 

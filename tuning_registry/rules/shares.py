@@ -1,4 +1,4 @@
-"""Which candidates of a key each rank times, when ranks share the work of a recording run.
+"""Which candidates of a key each rank of a split run times.
 
 Pure functions on texts and integers, standard library only, so that ranks agree without talking to each other.
 """

@@ -116,7 +116,7 @@ def other_changes(old: TunedTable, new: TunedTable) -> list[str]:
     lines = [_bans_change(old, new), evidence_change(old, new)]
     before, after = (_ours(table).get("selection_rule", 1) for table in (old, new))
     if before != after and bool(old.evidence) == bool(new.evidence):  # evidence needs another rule
-        lines.append(f"the selection rule is of version {before} in the old table and {after} in the new one")
+        lines.append(f"the selection rule changes from version {before} to version {after}")
     return [line for line in lines if line]
 
 

@@ -32,7 +32,7 @@ class Suggestion(NamedTuple):
 
 
 class _Kernel:
-    """The keys of one kernel of a table, and the configs that they speak for."""
+    """The keys of one kernel of a table, and the configs that they suggest."""
 
     def __init__(self, table: TunedTable, name: str) -> None:
         texts, evidence = table.texts.get(name, {}), table.evidence.get(name)
@@ -53,7 +53,7 @@ def recorded_keys(table: TunedTable, name: str) -> RecordedKeys:
 def suggest(
     table: TunedTable, kernel: str, key: str, candidates: Sequence[str], other_spellings: Iterable[str] = ()
 ) -> Suggestion | None:
-    """The candidate that a table suggests for a key; None if no key that can be compared speaks for a candidate.
+    """The candidate that a table suggests for a key; None if no comparable key suggests one.
 
     The keys of the qualified kernel name are asked first, then those of the bare name.
 

@@ -234,8 +234,8 @@ def _report(where: Group, known: KnownChoices, result: Agreement, *, is_speaker:
              "run the same modules under the same names?", len(choosers), where.size)  # fmt: skip
     for kernel in result.other_code:
         if known.is_first(("other code", kernel)):
-            warn("ranks launched different code under the name %s, so their configs of it were not compared: the source of "
-                 "the function differs. Do they run the same version of its package?", kernel)  # fmt: skip
+            warn("ranks launched functions with different source code as %s, so their configs were not compared. Do all "
+                 "ranks have the same version of its package?", kernel)  # fmt: skip
     news = [one for one in result.disagreements if known.is_first((one.arch, one.kernel, one.key))]
     policy = active_policy()
     if news and policy is not None and policy.mode == "record" and policy.split is not None:

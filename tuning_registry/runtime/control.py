@@ -162,11 +162,11 @@ def _resolved(
     if resolved.record_path and resolved.mode == "auto":
         warn("record_path has no effect in mode auto; to record choices, set mode to record")
     if resolved.split and resolved.mode != "record":
-        warn("split has no effect in mode %s; only ranks that record share work", resolved.mode)
+        warn("split has no effect in mode %s; it needs mode record", resolved.mode)
     if resolved.audit and resolved.mode != "record":
-        warn("audit has no effect in mode %s; to audit candidates, set mode to record", resolved.mode)
+        warn("audit has no effect in mode %s; it needs mode record", resolved.mode)
     if resolved.report_html and resolved.mode != "pinned":
-        warn("report_html has no effect in mode %s; only a pinned job writes this page", resolved.mode)
+        warn("report_html has no effect in mode %s; it needs mode pinned", resolved.mode)
     return resolved, stated.mode is None and resolved.mode == "auto"
 
 

@@ -14,7 +14,7 @@ from tuning_registry.runtime.policies.policy import AutotunePolicy
 FAULT: Final = "fault"  # the reason of a miss: in this package, before the table could be asked
 _LOGGED: Final = 20  # a job may miss thousands of keys on each rank
 _INSTEAD: Final[Mapping[str, str]] = {
-    "nearest": "choosing by the closest recorded keys; the nearest is",
+    "nearest": "choosing by the closest recorded keys",
     "min_cost": "launching the candidate with the lowest static estimate",
     "block_sizes": "launching by the policy's block_sizes",
     "timed": "Triton tunes it",
@@ -96,7 +96,7 @@ class MissLog:
     def _instead(self, miss: Miss) -> str:
         instead = _INSTEAD[miss.source]
         if miss.nearest:
-            return f"{instead} {miss.nearest}"
+            return f"{instead} (nearest: {miss.nearest})"
         if miss.source == "min_cost" and self._policy.block_sizes_of(miss.kernel):
             instead += " (no candidate has the policy's block_sizes)"
         return instead

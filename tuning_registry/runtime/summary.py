@@ -25,7 +25,7 @@ def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
     if policy.mode == "record":
         announce("recording to %s", place)
         if policy.split is not None:
-            announce("ranks share the work (split %s): they launch different configs, and none of their choices votes",
+            announce("split %s: ranks share the timing, may launch different configs, and cast no votes",
                      policy.split)  # fmt: skip
     elif policy.mode == "off":
         warn("off: nothing is recorded, pinned or watched (mode off, or TUNING_REGISTRY_MODE=off)")
@@ -83,7 +83,8 @@ def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
     if not missed:
         return f"{line}; no misses"
     instead = counted(INSTEAD.get(miss.source, miss.source) for miss in missed)
-    return f"{line}; {count_of(len(missed), 'miss')} ({instead}): {counted(miss.reason for miss in missed)}"
+    reasons = counted(miss.reason for miss in missed)
+    return f"{line}; {count_of(len(missed), 'miss')}: {reasons}; outcome: {instead}"
 
 
 def pinned_keys(

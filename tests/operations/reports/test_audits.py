@@ -64,7 +64,7 @@ def test_what_audits_found_is_shown_for_each_entry(store: Store, tmp_path: Path)
     assert [one.number for one in found.configs] == [0, 0, None, 1]
     assert [(one.differs_on, one.outside_on, one.failed_on) for one in found.configs[2:]] == [(1, 0, 0), (0, 1, 1)]
     assert [(one.config, what) for one, what in found.findings] == [
-        (TEXTS[2], "differs between runs"),
+        (TEXTS[2], "nondeterministic"),
         (TEXTS[3], "outside the tolerance"),
     ]
     assert str(skipped) == "sm90 pkg.k M=2: not audited (y is odd)"
@@ -161,7 +161,7 @@ def test_a_rank_that_alone_computes_something_else_is_an_outlier(store: Store, t
     ingest(store, [tmp_path])
     (found,) = compare_ranks(store, Selection()).outliers
     assert (found.rank, found.outlier, found.audited, found.other_results) == (2, ("other results",), 3, 2)
-    assert found.reasons == ("2 of 3 audited results not those of most ranks",)
+    assert found.reasons == ("2 of 3 audited results differ from those of most ranks",)
 
 
 def test_other_inputs_and_too_few_ranks_accuse_nobody(store: Store, tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_the_command_lists_findings_with_the_command_that_bans(cli: Cli, store: 
     shown = cli("audit")
     assert shown.exit_code == 0
     assert "pkg.k, key M=1: B=64 num_warps=4 num_stages=3: outside the tolerance in 1 of 1 recording" in shown.stderr
-    assert "differs between runs in 1 of 1 recording" in shown.stderr
-    assert "every candidate gives equal bits: config_invariant=pkg.free" in shown.stderr
+    assert "nondeterministic in 1 of 1 recording" in shown.stderr
+    assert "all candidates of these kernels give equal bits: config_invariant=pkg.free" in shown.stderr
     assert "3 audited entries, 2 with findings" in shown.stderr
     (line,) = [line for line in shown.stderr.splitlines() if "registry ban" in line]
     command = shlex.split(line.partition("run: registry ")[2])
@@ -255,7 +255,7 @@ def test_a_faster_table_can_be_held_to_the_bits_of_the_one_in_use(cli: Cli, tmp_
     free = json.loads(cli("export", "--arch", "sm90", "--policy", "fastest").stdout)
     assert free["kernels"]["pkg.k"] == dict.fromkeys(TIMED, CONFIGS[2])
     assert table["tuning_registry"]["same_bits_as"] == read_table(in_use).digest
-    note = "2 entries kept from the table in use: a faster config is not known to give the same bits"
+    note = "2 entries kept the config of --same-bits-as: audits found no faster one with the same bits"
     assert note in made.stderr
     faster = tmp_path / "faster.json"
     faster.write_text(made.stdout)
@@ -282,7 +282,10 @@ def test_equal_bits_need_a_policy_by_time(cli: Cli, tmp_path: Path) -> None:
     cli("ingest", timed(tmp_path / "rec", {}))
     in_use = tmp_path / "in-use.json"
     in_use.write_text(json.dumps({"arch": "sm90", "kernels": {"pkg.k": {"M=1": CONFIGS[0]}}}))
-    for options in ((), ("--policy", "fastest", "--generalize", "3")):
+    for options, why in (
+        ((), "--same-bits-as needs --policy fastest"),
+        (("--policy", "fastest", "--generalize", "3"), "--same-bits-as cannot be combined with --generalize"),
+    ):
         refused = cli("export", "--arch", "sm90", "--same-bits-as", in_use, *options)
         assert refused.exit_code == 2
-        assert "--same-bits-as needs a policy that judges by time" in refused.stderr
+        assert why in refused.stderr

@@ -158,7 +158,7 @@ def test_a_key_that_nobody_recorded_has_neighbours(store: Store, tmp_path: Path)
     number = override(store, PIN, B, key="*", reason="good everywhere")
     star = find_explanation(store, ALL, "M=96|torch.float32").any_key
     assert star is not None
-    why = f"pinned by #{number} (for every key): good everywhere; nobody voted"
+    why = f"pinned by #{number} (for every key): good everywhere; no votes"
     assert (star.config, star.why) == (config_text(B), why)
 
 

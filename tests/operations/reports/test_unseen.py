@@ -128,7 +128,7 @@ def test_the_command_prints_the_launch_in_every_format(cli: Cli, tmp_path: Path)
     lines = by_table.stdout.splitlines()
     assert lines[:2] == ["sm90  fla.modules.norm.l2norm.l2norm_fwd_kernel", f"      {key}"]
     assert lines[2].startswith(
-        "      no entry; a pinned job launches BT=32 num_warps=8 num_stages=3 (nearest): the least "
+        "      no entry; a pinned job launches BT=32 num_warps=8 num_stages=3 (nearest): it has the lowest "
     )
     assert lines[3] == (
         "      nearest recorded key: D=128|NB=1|torch.bfloat16|torch.bfloat16|torch.float32  (D: 96 requested, 128 recorded)"
@@ -145,7 +145,7 @@ def test_the_command_prints_the_launch_in_every_format(cli: Cli, tmp_path: Path)
 @pytest.mark.parametrize(
     ("changes", "status", "said"),
     [
-        ({"--key": None}, 2, "--table needs a key; name it with --key"),
+        ({"--key": None}, 2, "--table needs --key KEY"),
         ({"--arch": "sm80"}, 1, "is for sm90, not sm80"),
         ({"--kernel": "l2norm_fwd"}, 1, "has no kernel l2norm_fwd; similar: fla.modules.norm.l2norm.l2norm_fwd_kernel"),
         ({"--table": "gone.json"}, 1, "gone.json: cannot be read"),

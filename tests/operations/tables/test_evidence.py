@@ -189,7 +189,7 @@ def test_check_and_diff_name_evidence_that_differs_alone(cli: Cli, tmp_path: Pat
     assert cli("ingest", folder).exit_code == 0
     file, without, edited = tmp_path / "sm90.json", tmp_path / "without.json", tmp_path / "edited.json"
     said = cli("export", "--arch", "sm90", "-o", file).stderr
-    assert "evidence on 2 keys (0.2 kB), for keys that are not in the table\n" in said
+    assert "evidence on 2 keys (0.2 kB), used for keys that are not in the table\n" in said
     digest = json.loads(file.read_text())["tuning_registry"]["selection_digest"]
     assert f"digest {digest[:16]}\n" in said
     assert "2 entries match the votes" in cli("check", file).stderr
@@ -242,7 +242,7 @@ def test_bans_and_rules_for_ties_that_differ_are_named(cli: Cli, tmp_path: Path)
 
 def test_another_selection_rule_is_named() -> None:
     old, new = (TunedTable("sm90", {"k": {"M=1": A}}, {"tuning_registry": {"selection_rule": rule}}) for rule in (1, 2))
-    assert other_changes(old, new) == ["the selection rule is of version 1 in the old table and 2 in the new one"]
+    assert other_changes(old, new) == ["the selection rule changes from version 1 to version 2"]
     assert other_changes(old, old) == []
 
 

@@ -39,7 +39,7 @@ def test_the_page_of_the_shipped_recordings_is_small_and_its_script_smaller(page
 
 def test_the_same_report_gives_the_same_page(recordings: Store, page: str) -> None:
     assert render_page(gather_report(recordings, Selection()), DAY) == page
-    assert "Made on 2026-12-01 12:00 UTC" in page
+    assert "Generated on 2026-12-01 12:00 UTC" in page
 
 
 def test_the_policy_allows_this_style_and_this_script_and_nothing_else(page: str) -> None:
@@ -66,7 +66,7 @@ def test_the_page_answers_what_people_ask(page: str) -> None:
     assert "Elected: BLOCK_SIZE_H=16 num_warps=4 num_stages=3" in text
     assert "ranks 0, 1: 5 of 45 votes each" in text
     assert "9near-ties within the noise" in text.replace(" near-ties", "near-ties")
-    assert "Tested on 40 recorded keys as if unseen" in text
+    assert "Leave-one-out test on 40 recorded keys" in text
 
 
 def test_nothing_recorded_is_a_page_too(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_page_of_very_many_entries_says_what_it_leaves_out(tmp_path: Path) -> 
         write_recording(tmp_path / f"rec.rank{rank}.json", votes)
     page = render_page(gather_report(ingest_in_memory([str(tmp_path)]), Selection()), DAY)
     assert "1 of 2,100 entries disagrees" in page
-    assert "the 2,000 entries with the largest share of dissenting votes, of 2,100" in page
+    assert "show 2,000 of 2,100 entries: those with the largest share of dissenting votes" in page
     assert page.count("<details") == 2000
     assert page.count("M=2099</span>") > 1
 

@@ -112,4 +112,4 @@ def _by_time(entry: Winner, times: ByConfig) -> str:
 def _support(entry: Winner) -> str:
     count = entry.choices[0].count
     verb = "is" if count == 1 else "are"
-    return f"{count} of {count_of(entry.votes, 'vote')} {verb} for it" if entry.votes else "nobody voted"
+    return f"{count} of {count_of(entry.votes, 'vote')} {verb} for it" if entry.votes else "no votes"

@@ -1,4 +1,4 @@
-"""Entries whose candidates were timed in shares, by ranks that shared the work of a recording run."""
+"""Entries of split runs, in which each rank timed a part of the candidates."""
 
 from __future__ import annotations
 

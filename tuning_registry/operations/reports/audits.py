@@ -20,7 +20,7 @@ from tuning_registry.rules.overrides import Overrides, in_force
 from tuning_registry.wording import count_of
 
 OUTSIDE: Final = "outside the tolerance"
-DIFFERS: Final = "differs between runs"
+DIFFERS: Final = "nondeterministic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -60,7 +60,7 @@ class EntryAudit(Result):
 
     @property
     def findings(self) -> list[tuple[AuditedConfig, str]]:
-        """The candidates that are outside the tolerance or differ between runs, with the reasons."""
+        """The candidates that are outside the tolerance or nondeterministic, with the reasons."""
         return [(one, " and ".join(findings_of(one))) for one in self.configs if findings_of(one)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def audited_fields(one: AuditedConfig) -> dict[str, Any]:
         "class": class_name(one.number),
         "recordings": one.recordings,
         "failed_on": one.failed_on,
-        "differs_between_runs_on": one.differs_on,
+        "nondeterministic_on": one.differs_on,
         "outside_tolerance_on": one.outside_on,
         "difference": one.difference,
     }

@@ -266,10 +266,10 @@ def _judged(rank: Rank, time_ratio: Spread | None, dissent: Spread | None) -> Ra
     found = {**_time_reason(rank.time_ratio, time_ratio), **_dissent_reason(rank.dissent, dissent)}
     if rank.other_results:
         found[OTHER_RESULTS] = (
-            f"{rank.other_results:,} of {count_of(rank.audited, 'audited result')} not those of most ranks"
+            f"{rank.other_results:,} of {count_of(rank.audited, 'audited result')} differ from those of most ranks"
         )
     if rank.other_code:
-        found[OTHER_CODE] = f"the code of {count_of(rank.other_code, 'kernel')} is not that of most ranks of the run"
+        found[OTHER_CODE] = f"other code than most ranks of the run for {count_of(rank.other_code, 'kernel')}"
     return replace(rank, outlier=tuple(found), reasons=tuple(found.values())) if found else rank
 
 

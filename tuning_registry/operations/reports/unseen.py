@@ -33,7 +33,7 @@ MIN_COST: Final = "min_cost"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedConfig:
-    """A config that recorded keys speak for.
+    """A config that recorded keys suggest.
 
     Attributes:
         config: Canonical text.
@@ -41,7 +41,7 @@ class RankedConfig:
         nearest_percent: How much slower than the fastest it was on the nearest key; None if it was not timed there or
             failed there.
         failed: Whether it failed on the nearest key.
-        winner_of: The nearest recorded key whose winner it is; empty if it is none's.
+        winner_of: The nearest recorded key whose winner it is; empty if there is none.
     """
 
     config: str
@@ -65,7 +65,7 @@ class RankedConfig:
 class PredictedLaunch(Result):
     """What a pinned job with `on_miss="nearest"` launches for a kernel and key.
 
-    The job's own candidates are not known here, so every config that the recorded keys speak for counts as one.
+    The job's own candidates are not known here, so every config that the recorded keys suggest counts as one.
 
     Attributes:
         arch, kernel, key: What is launched.
@@ -73,7 +73,7 @@ class PredictedLaunch(Result):
         source: `table` (it has an entry), `nearest`, or `min_cost` (no recorded key can be compared).
         why: The reason, in one sentence.
         nearest: The recorded key that is nearest, with the fields in which it differs; None unless that decides.
-        ranked: The configs that recorded keys speak for, the best first.
+        ranked: The configs that recorded keys suggest, best first.
         banned: Canonical texts of the configs of these keys that are banned here.
     """
 
@@ -178,8 +178,8 @@ def predict_launch(table: TunedTable, kernel: str, key: str) -> PredictedLaunch:
     if found is None:
         keys = sorted(recorded for name in names for recorded in table.texts[name])
         why = (
-            f"a pinned job launches the candidate with the lowest static estimate (min_cost), since none of the kernel's "
-            f"{count_of(len(keys), 'recorded key')} can be compared with this one and has a config that is allowed for it"
+            "a pinned job launches the candidate with the lowest static estimate (min_cost): of "
+            f"{count_of(len(keys), 'recorded key')}, none is comparable with this key and has an allowed config"
         )
         if keys:
             why += f"; one of its recorded keys is {keys[0]}"
@@ -187,8 +187,8 @@ def predict_launch(table: TunedTable, kernel: str, key: str) -> PredictedLaunch:
             arch=table.arch, kernel=kernel, key=key, config=None, source=MIN_COST, why=why, banned=banned
         )
     by_time = bool(table.evidence.get(found.kernel))
-    why = "the least slowdown is expected from it, by the timings on the nearest keys" if by_time else (
-        "it is the winner of the nearest key that has one of the candidates"
+    why = "it has the lowest expected slowdown, estimated from the timings on the nearest keys" if by_time else (
+        "it is the winner of the nearest key whose winner is a candidate"
     )  # fmt: skip
     return PredictedLaunch(
         arch=table.arch,
@@ -211,7 +211,7 @@ def _by_entry(table: TunedTable, kernel: str, key: str, text: str) -> PredictedL
 
 
 def _configs(table: TunedTable, name: str) -> set[str]:
-    """The configs that a table's keys of one kernel speak for."""
+    """The configs that a table's keys of one kernel suggest."""
     evidence = table.evidence.get(name)
     winners = {text for key, text in table.texts[name].items() if key != ANY_KEY}
     return winners.union(() if evidence is None else evidence.configs)

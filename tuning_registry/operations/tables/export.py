@@ -51,7 +51,7 @@ class ExportOptions:
         min_votes: Least number of votes on an entry; pinned entries need none.
         min_agreement: Least share of them for its config, 0 to 1.
         policy: `majority`, `fastest` or `minimax`.
-        ties: Who decides between configs with equally many votes: `text`, or `fastest` by the timings.
+        ties: How to choose between configs with equally many votes: `text`, or `fastest` by the timings.
         evidence: Write the slowdowns of all candidates, where there are timings, for keys that are not in the table.
         generalize_percent: Make one `*` entry per kernel, accepting this slowdown; None for no `*` entries.
         max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None for any slowdown.
@@ -90,10 +90,10 @@ class ExportOptions:
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise UsageError(f"--{name} {value}: expected a percentage of at least 0")
 
-        if self.same_bits_as is not None and (self.policy is Policy.MAJORITY or self.generalize_percent is not None):
-            raise UsageError(
-                "--same-bits-as needs a policy that judges by time, and no --generalize; add --policy fastest"
-            )
+        if self.same_bits_as is not None and self.policy is Policy.MAJORITY:
+            raise UsageError("--same-bits-as needs --policy fastest or --policy minimax")
+        if self.same_bits_as is not None and self.generalize_percent is not None:
+            raise UsageError("--same-bits-as cannot be combined with --generalize, which merges keys by time alone")
 
     @property
     def needs_evidence(self) -> bool:
@@ -305,8 +305,8 @@ def _nothing_recorded(selection: Selection, reading: Reading, election: Election
     unvoted = unvoted_in_shares(election)
     if unvoted:
         return SelectionError(
-            f"no votes on {selection.arch}: ranks timed {count_of(unvoted, 'entry')} in shares (split), which cast no votes. "
-            "Elect by time: --policy fastest or --policy minimax"
+            f"no votes on {selection.arch}: {count_of(unvoted, 'entry')} come from split runs, which cast no votes. "
+            "Elect by time with --policy fastest or --policy minimax"
         )
     known = _recorded_archs(reading)
     if selection.arch in known:

@@ -82,9 +82,9 @@ def refuse_gaps(election: Election) -> None:
     if gaps:
         untimed = sum(len(gap.untimed) for gap in gaps)
         raise SelectionError(
-            f"ranks timed this run in shares, and nobody timed {count_of(untimed, 'candidate')} of "
-            f"{count_of(len(gaps), 'entry')} (first: {gaps[0].kernel} {gaps[0].key}). Nothing was written. Run the job again "
-            "with the same split and record path: it times only these. registry status lists them"
+            f"no rank of a split run has timed {count_of(untimed, 'candidate')} of {count_of(len(gaps), 'entry')} (first: "
+            f"{gaps[0].kernel} {gaps[0].key}). Nothing was written. Run the job again with the same --split and "
+            "--record-path, which times only what is missing. registry status lists it"
         )
 
 

@@ -36,10 +36,10 @@ class Export(Result):
             bits.
         stale: Elected entries with votes that chose from other candidates than the newest recording.
         evidence: The slowdowns in the table, for keys that are not in it; false if there are none.
-        in_shares: Elected entries that ranks timed in shares (split).
+        in_shares: Elected entries from split runs.
         fewest_ranks: Of their candidates, the least number of ranks that timed one; 0 without such entries.
         most_ranks: The largest number.
-        unvoted: Entries that ranks timed in shares and that this policy cannot elect, since they have no votes.
+        unvoted: Entries from split runs that this policy cannot elect, since they have no votes.
         saving: The effect of generalizing; None if it was not asked for.
         devices: Recordings by device, largest share first.
     """

@@ -64,7 +64,7 @@ def _left_out(entries: int) -> Markup | None:
     if entries <= _MOST_ENTRIES:
         return None
     text = (
-        f"The views below have the {_MOST_ENTRIES:,} entries with the largest share of dissenting votes, of {entries:,}. "
+        f"The views below show {_MOST_ENTRIES:,} of {entries:,} entries: those with the largest share of dissenting votes. "
         "To see others, narrow the report with --kernel or --key."
     )
     return element("p", text, class_="lead")
@@ -94,7 +94,7 @@ def _origin(report: Report) -> Markup:
     rows = (element("tr", element("th", what, scope="row"), element("td", text)) for what, text in facts if text)
     return section(
         "origin",
-        "Where this comes from",
+        "Data sources",
         "",
         table("Recordings behind this page", [element("th", text, scope="col") for text in ("What", "Value")], rows),
     )
@@ -102,4 +102,4 @@ def _origin(report: Report) -> Markup:
 
 def _made(report: Report, made_at: dt.datetime) -> Markup:
     when = made_at.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return join(element("p", f"Made on {when} by tuning-registry. {report}."))
+    return join(element("p", f"Generated on {when} by tuning-registry. {report}."))

@@ -164,7 +164,7 @@ def _from_table(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequ
 
 def _by_nearest(kernel: str, key: str | None, left: Sequence[C], table: TunedTable,
                 other_spellings: Sequence[str]) -> Decision[C] | None:  # fmt: skip
-    """What the recorded keys around this one suggest; None if none of them speaks for a candidate."""
+    """What the recorded keys around this one suggest; None if they suggest none of the candidates."""
     if key is None:
         return None
     candidates = [(candidate, live_text(candidate)) for candidate in left]

@@ -163,7 +163,7 @@ def check_split(value: object) -> int | str | None:
     if value is None or value == NODE or (type(value) is int and value >= 2):
         return value
     shown = repr(value) if isinstance(value, str | int) else kind_of(value)
-    raise FormatError(f"expected how many ranks share the work, at least 2, or {NODE!r}; found {shown}")
+    raise FormatError(f"expected a number of ranks, at least 2, or {NODE!r}; found {shown}")
 
 
 def check_repeats(value: object) -> int:
@@ -265,7 +265,11 @@ def parse_integer(text: str) -> int:
 
 def parse_split(text: str) -> int | str:
     """`node`, or a decimal integer."""
-    return text.strip() if text.strip() == NODE else parse_integer(text)
+    text = text.strip()
+    try:
+        return text if text == NODE else int(text)
+    except ValueError:
+        raise FormatError(f"expected a number of ranks or {NODE!r}, found {text[:40]!r}") from None
 
 
 def parse_names(text: str) -> tuple[str, ...]:

@@ -108,24 +108,24 @@ class AutotunePolicy:
     split: int | str | None = field(
         default=None,
         metadata=declare(
-            "Share the timing of a recording run: each rank times a part of every kernel's candidates. Either how many ranks "
-            "share, or node for the ranks of each node. Such a run casts no votes; elect its table with export --policy fastest.",
+            "Share the timing of a recording run: each rank times a part of every kernel's candidates. The number of "
+            "ranks that share, or node for all ranks of a node. Such a run casts no votes; elect its table with export --policy fastest.",
             check_split, parse=parse_split, metavar="RANKS|node",
         ),
     )  # fmt: skip
     split_repeats: int = field(
         default=2,
         metadata=declare(
-            "How many of the ranks that share the work time each candidate.",
+            "Number of ranks that time each candidate if the timing is shared.",
             check_repeats, parse=parse_integer, metavar="RANKS",
         ),
     )  # fmt: skip
     on_miss: str = field(
         default="nearest",
         metadata=declare(
-            "What a pinned kernel does without a table entry: nearest chooses by the recorded keys that are closest, min_cost "
+            "What a pinned kernel does without a table entry: nearest chooses by the closest recorded keys, min_cost "
             "launches the candidate with the lowest static estimate, error raises LaunchError before anything is launched, "
-            "tune lets Triton time the candidates, so that ranks may differ.",
+            "tune lets Triton time the candidates, so ranks may differ.",
             one_of(ON_MISS), choices=ON_MISS,
         ),
     )  # fmt: skip
@@ -195,7 +195,7 @@ class AutotunePolicy:
     audit_memory: int = field(
         default=2 << 30,
         metadata=declare(
-            "Most memory that the copies of an audited call may take, in bytes. A larger call is not audited.",
+            "Limit in bytes on the memory for copies of an audited call. Calls that need more are not audited.",
             check_bytes, parse=parse_integer, metavar="BYTES",
         ),
     )  # fmt: skip

@@ -130,7 +130,7 @@ def earlier_recordings(prefix: Path, run: str) -> Iterator[Recording]:
     files = guarded("looking for earlier recordings", _files, prefix) or []
     for file in files:
         if time.monotonic() - began > _PATIENCE_S:
-            warn("split: reading earlier recordings takes too long; %d of %s were used, and more may be timed again", count,
+            warn("split: reading earlier recordings took too long; used %d of %s, so some candidates may be timed again", count,
                  count_of(len(files), "recording"))  # fmt: skip
             return
         try:
@@ -142,9 +142,7 @@ def earlier_recordings(prefix: Path, run: str) -> Iterator[Recording]:
             count += 1
             yield recording
     if count:
-        announce(
-            "split: %s of earlier runs found; what they have timed is not timed again", count_of(count, "recording")
-        )
+        announce("split: found %s of earlier runs; their timings are not repeated", count_of(count, "recording"))
 
 
 def _files(prefix: Path) -> list[Path]:

@@ -134,7 +134,7 @@ class UnseenKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenKeys:
-    """What the keys that nobody recorded get, for one kernel.
+    """What unseen keys get, for one kernel.
 
     Attributes:
         arch, kernel: The kernel.

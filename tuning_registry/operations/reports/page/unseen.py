@@ -1,4 +1,4 @@
-"""What keys that nobody recorded get: the launches that a table predicts, for missed keys and for examples."""
+"""What unseen keys get: the launches that a table predicts, for missed keys and for examples."""
 
 from __future__ import annotations
 

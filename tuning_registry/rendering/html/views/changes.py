@@ -25,8 +25,8 @@ def changes_view(report: Report) -> Markup | None:
     return section(
         "changes",
         f"What changed since {compared.name}",
-        f"{compared.name} compared with {compared.votes}: {total}, of {compared.entries:,} entries now. Slower or faster is "
-        "by the timings in these recordings.",
+        f"{compared.name} compared with {compared.votes}: {total}, of {compared.entries:,} entries now. Slowdowns come "
+        "from the timings in these recordings.",
         _changes(compared) if compared.changes else None,
         _environments(compared),
     )
@@ -39,7 +39,7 @@ def _changes(compared: Comparison) -> Markup:
         heading("Before"),
         heading("Now"),
         heading("Votes before → now"),
-        heading("By the timings"),
+        heading("Slowdown"),
     ]
     return table("Entries that change", headings, map(_row, compared.changes), class_="sortable")
 

@@ -33,9 +33,9 @@ def costs_view(report: Report) -> Markup | None:
     return section(
         "costs",
         "What the disagreements cost",
-        "How much slower the elected config is: for the dissenting ranks, than the config that each of them chose; and over "
-        "all ranks, than the fastest config. The grey band is the noise of the timings: a bar that ends inside it shows no "
-        "difference. A conflict is a choice that differs by more than the noise; in a near-tie, none does.",
+        "How much slower the elected config is. For dissenting ranks, it is compared with the config that each of them "
+        "chose; over all ranks, with the fastest config. The grey band is the noise of the timings: a bar that ends inside "
+        "it shows no clear difference. In a conflict, a choice differs by more than the noise; in a near-tie, none does.",
         table(
             "Disagreements, the most costly first",
             [

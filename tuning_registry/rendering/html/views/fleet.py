@@ -30,7 +30,11 @@ def fleet_view(report: Report) -> Markup | None:
         "Dissenting votes are those for another config than the elected one. Speed compares a rank's times with the median "
         f"of all ranks for the same config: right of the middle is slower. {_outliers(report)}",
         _hosts(ranks),
-        element("p", f"Outliers and the {len(shown):,} ranks that dissent most, of {len(ranks):,}.", class_="how")
+        element(
+            "p",
+            f"Shows {len(shown):,} of {len(ranks):,} ranks: the outliers, and those that dissent most.",
+            class_="how",
+        )
         if len(shown) < len(ranks)
         else None,
         _ranks(shown, report),
@@ -72,7 +76,7 @@ def _hosts(ranks: Sequence[Rank]) -> Markup | None:
         heading("Host"),
         heading("Ranks", number=True),
         heading("Dissenting votes"),
-        heading("Speed against the median"),
+        heading("Speed relative to the median"),
         heading("Outliers"),
     ]
     return table("Hosts", headings, rows, class_="sortable")
@@ -91,7 +95,7 @@ def _ranks(ranks: Sequence[Rank], report: Report) -> Markup:
     headings += [heading("Run")] if several_runs else []
     headings += [heading("Host")] if hosts else []
     headings += [heading("Device")] if devices else []
-    headings += [heading("Votes", number=True), heading("Dissenting votes"), heading("Speed against the median")]
+    headings += [heading("Votes", number=True), heading("Dissenting votes"), heading("Speed relative to the median")]
     headings += [heading("Outlier")] if report.fleet.outliers else []
     rows = []
     for rank in ranks:
@@ -129,7 +133,7 @@ def _speed(slowdown: float | None) -> Markup:
     dot = element("path", class_="o", d=f"M{x:.4g} 7h0")
     bar = element("svg", element("path", class_="mid", d=f"M{middle:g} 1v12"), dot, class_="bar")
     words = (
-        "as the median"
+        "same as the median"
         if abs(slowdown) < 0.05
         else f"{percent(abs(slowdown))} {'slower' if slowdown > 0 else 'faster'}"
     )

@@ -112,9 +112,9 @@ def _row(one: ReportEntry, grid: Grid | None, number: int, *, versions: bool) ->
 
 def _how_to_read(columns: Sequence[Column], grid: Grid | None) -> str:
     if grid is None:
-        return f"One bar per entry: the votes of {len(columns):,} ranks, by choice. Letters are those of the entry's details."
+        return f"One bar per entry: the votes of {len(columns):,} ranks, by choice. Letters match the entry's details."
     what = "rank" if len(grid.groups) == len(columns) else "host, split by the votes of its ranks"
     return (
-        f"One row per entry, one column per {what}. Every cell of a row with the same letter or colour is the same config; "
-        "an empty cell did not vote."
+        f"One row per entry, one column per {what}. Within a row, the same letter or colour means the same "
+        "config; an empty cell means no vote."
     )

@@ -1,4 +1,4 @@
-"""What a job launches for keys that nobody recorded."""
+"""What a job launches for unseen keys."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def unseen_view(report: Report) -> Markup | None:
         return None
     headings = [
         heading("Kernel"),
-        heading("Key that nobody recorded", sorts=False),
-        heading("Gets", sorts=False),
+        heading("Unseen key", sorts=False),
+        heading("Config", sorts=False),
         heading("Nearest recorded key", sorts=False),
-        heading("On recorded keys, left out in turn"),
+        heading("Leave-one-out test"),
     ]
     anchors = {(e.arch, e.kernel, e.key): entry_id(e) for e in (one.entry for one in report.entries)}
     return section(
         "unseen",
-        "What an unseen key gets",
-        "For a key that its table lacks, a pinned job launches the config that the nearest recorded keys suggest "
-        "(on_miss=nearest): the one with the least expected slowdown by their timings. Missed keys come first; the others are "
-        "examples. The last column tests the rule on kernels with at least two timed keys: it leaves out recorded keys in turn "
-        "and compares its choice there with the fastest config.",
-        table("What keys that nobody recorded get", headings, (_rows(kernel, anchors) for kernel in report.unseen)),
+        "Configs for unseen keys",
+        "For a key that its table does not have, a pinned job launches the config that the nearest recorded keys suggest "
+        "(on_miss=nearest): the one with the lowest slowdown expected from their timings. Missed keys come first; the others "
+        "are examples. The leave-one-out test takes recorded keys out in turn, and compares the choice for each with its "
+        "fastest config. It needs two timed keys.",
+        table("Configs for unseen keys", headings, (_rows(kernel, anchors) for kernel in report.unseen)),
     )
 
 

@@ -86,7 +86,7 @@ def _answers(report: Report) -> Iterator[tuple[str, Child]]:
         yield "Worst conflict", _worst(conflicts[0])
     slower = sorted((one for one in report.entries if one.is_slower and one.fleet), key=_slowest_first)
     if slower:
-        yield "Elected although slower", _entries(slower, lambda one: percent(one.fleet.percent if one.fleet else None))
+        yield "Elected but slower", _entries(slower, lambda one: percent(one.fleet.percent if one.fleet else None))
     ties = report.with_verdict(NEAR_TIE)
     if ties:
         yield "Within the noise", _entries(ties, None)
@@ -100,7 +100,7 @@ def _answers(report: Report) -> Iterator[tuple[str, Child]]:
         yield "Audits", _audits(bits)
     checked = [value for kernel in report.unseen for value in kernel.left_out]
     if report.unseen:
-        yield "What an unseen key gets", _unseen(report, checked)
+        yield "Configs for unseen keys", _unseen(report, checked)
 
 
 def _audits(bits: Mapping[Bits, int]) -> str:
@@ -152,14 +152,14 @@ def _outliers(ranks: list[Rank]) -> str:
 
 def _unseen(report: Report, checked: list[float]) -> Child:
     tested = (
-        f" Tested on {count_of(len(checked), 'recorded key')} as if unseen: {percent(sum(checked) / len(checked))} slower "
+        f" Leave-one-out test on {count_of(len(checked), 'recorded key')}: {percent(sum(checked) / len(checked))} slower "
         f"than the fastest config on average, {percent(max(checked), 0)} at worst."
         if checked
         else ""
     )
     kernels = count_of(len(report.unseen), "kernel")
     return [
-        "The rule for unseen keys chooses from near recorded keys. ",
+        "A pinned job chooses by the closest recorded keys. ",
         element("a", f"Examples for {kernels}", href="#unseen"),
         ".",
         tested,
