@@ -88,7 +88,7 @@ def test_a_policy_goes_on_after_a_block_with_its_choices_and_misses(table: Path,
         launch(kernel)
         assert kernel.timer.calls == 3
     assert active_policy() is before
-    assert [choice.source for choice in choice_log()] == ["table", "min_cost"]
+    assert [choice.source for choice in choice_log()] == ["table", "nearest"]
     assert coverage_report().miss_counts == {"no key": 1}
     launch(kernel)
     assert (launched(kernel)[-1], kernel.timer.calls) == (128, 3)

@@ -45,6 +45,7 @@ class TableSource:
         self._digests: WeakIdentityMap[str] = WeakIdentityMap()
         self._stated: Path | None = None  # the stated file for the policy's architecture
         self._is_at_work = False
+        self._prepared: set[int] = set()
 
     def check(self) -> None:
         """Read the tables that the policy names, and reject paths that cannot be used.
@@ -88,7 +89,10 @@ class TableSource:
             self._prepare(table)
 
     def _prepare(self, table: TunedTable) -> None:
-        if self._is_at_work and self._policy.on_miss == "nearest" and large_kernels(table):
+        if not self._is_at_work or self._policy.on_miss != "nearest" or id(table) in self._prepared:
+            return
+        self._prepared.add(id(table))  # tables are kept for the life of this source
+        if large_kernels(table):
             thread = threading.Thread(target=guarded, args=("preparing recorded keys", prepare, table), daemon=True,
                                       name="tuning_registry keys")  # fmt: skip
             thread.start()
