@@ -30,11 +30,11 @@ class Work:
         if bars is not None:
             bars.add_task(doing, total=None, left="")
 
-    def track(self, files: Sequence[T]) -> Iterator[T]:
-        """Iterate over files that are read first."""
-        for number, file in enumerate(files):
-            self.step(number, len(files), "reading files")
-            yield file
+    def track(self, items: Sequence[T], doing: str = "reading files") -> Iterator[T]:
+        """Iterate over what is worked on, one after the other; the rest of the work comes afterwards."""
+        for number, item in enumerate(items):
+            self.step(number, len(items), doing)
+            yield item
         self.step(0, None, self._doing)
 
     def step(self, done: int, total: int | None, doing: str = "") -> None:

@@ -113,8 +113,8 @@ def export(
         replaced=_replaced_table(output) if max_regression is not None else None,
         same_bits_as=None if same_bits_as is None else read_table(same_bits_as),
     )
-    with show_progress("electing configs"):
-        made = export_table(store, target.selection, options)
+    with show_progress("making the table") as work:
+        made = export_table(store, target.selection, options, lambda items: work.track(items, "reading timings"))
     write_export(made, output)
     if not is_stdout(output):
         _remember(store, made, target.selection, options, str(output))

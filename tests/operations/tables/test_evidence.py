@@ -283,3 +283,16 @@ def test_a_row_costs_a_few_bytes_a_candidate(tmp_path: Path, candidates: int) ->
         registry.ingest(timed(tmp_path / "rec", [(configs[0], keys)]))
         size = registry.export("sm90").details.evidence.size
     assert size < 50 * (30 + 4 * candidates) + 40 * candidates + 200
+
+
+def test_progress_is_told_of_entries_and_of_kernels(store: Store) -> None:
+    take(store, H200, run="h200", triton="3.6.0")
+    seen: list[int] = []
+
+    def track(items: Any) -> Any:
+        seen.append(len(items))
+        return iter(items)
+
+    made = export_table(store, SM90, ExportOptions(policy="fastest"), track)
+    assert seen == [45, len(made.payload["kernels"])]
+    assert made.data == export_table(store, SM90, ExportOptions(policy="fastest")).data

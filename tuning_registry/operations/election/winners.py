@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
@@ -29,6 +29,7 @@ from tuning_registry.rules.evidence import Policy, Ties, elect, fastest, fastest
 from tuning_registry.rules.overrides import Overrides, in_force
 
 E = TypeVar("E", bound=EntryVotes)
+Track = Callable[[Sequence[Any]], Iterable[Any]]  # iterates over what is worked on, and may show how far it is
 _ENTRY_FIELDS = [field.name for field in fields(EntryVotes)]
 
 
@@ -82,6 +83,7 @@ def elect_entries(
     *,
     every_choice: bool = False,
     same_bits: SameBits | None = None,
+    track: Track = iter,
 ) -> Election:
     """The config of every entry of a selection.
 
@@ -95,6 +97,7 @@ def elect_entries(
         ties: Who decides between configs with equally many votes.
         every_choice: Read every choice in any case.
         same_bits: The table whose results the election must not change, for a policy that judges by time.
+        track: Wraps the entries that are elected one by one, to show progress.
     """
     policy, ties = Policy(policy), Ties(ties)
     votes = VotesByShape(reading, selection)
@@ -108,7 +111,7 @@ def elect_entries(
     left_out: list[EntryVotes] = []
     undecided = 0
     voted = entries_of(votes.choices)
-    for entry in voted if policy is Policy.MAJORITY else _with_shared(voted, shares):
+    for entry in track(voted if policy is Policy.MAJORITY else _with_shared(voted, shares)):
         in_shares = entry.shape in shares
         winner, was_decided = _elect_one(entry, overrides, policy, ties, votes, same_bits, in_shares=in_shares)
         undecided += not was_decided

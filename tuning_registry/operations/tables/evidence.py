@@ -14,6 +14,7 @@ from tuning_registry.model.slowdowns import slowdowns_of
 from tuning_registry.operations.election.generalizing import Kernels
 from tuning_registry.operations.election.tally import EntryVotes, Winner
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
+from tuning_registry.operations.election.winners import Track
 
 _DEPTH: Final = 2  # objects around it, each of which indents its lines by a space
 
@@ -42,7 +43,7 @@ class Evidence:
 
 
 # See docs/decisions.md, D76.
-def make_evidence(kernels: Kernels, kept: Sequence[Winner], votes: VotesByShape) -> Evidence:
+def make_evidence(kernels: Kernels, kept: Sequence[Winner], votes: VotesByShape, track: Track = iter) -> Evidence:
     """The slowdowns of the candidates on the keys of a table, as far as there are timings.
 
     A kernel with a `*` entry needs none: that entry serves every key that the table does not have.
@@ -51,6 +52,7 @@ def make_evidence(kernels: Kernels, kept: Sequence[Winner], votes: VotesByShape)
         kernels: The configs of the table.
         kept: The entries that they come from.
         votes: Their timings. Those of one entry at a time are in memory.
+        track: Wraps the kernels, to show progress.
     """
     by_kernel: dict[str, list[Winner]] = {}
     for entry in kept:
@@ -58,8 +60,8 @@ def make_evidence(kernels: Kernels, kept: Sequence[Winner], votes: VotesByShape)
             by_kernel.setdefault(entry.kernel, []).append(entry)
     encoded: dict[str, Any] = {}
     keys = 0
-    for kernel, entries in by_kernel.items():
-        rows = slowdowns_on(entries, votes)
+    for kernel in track(list(by_kernel)):
+        rows = slowdowns_on(by_kernel[kernel], votes)
         if rows:
             encoded[kernel] = encode_kernel(kernel, rows)
             keys += len(rows)

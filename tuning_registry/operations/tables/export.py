@@ -28,7 +28,7 @@ from tuning_registry.operations.election.tally import (
     check_packages,
 )
 from tuning_registry.operations.election.versions import common_packages, refuse_mixed
-from tuning_registry.operations.election.winners import Election, elect_entries
+from tuning_registry.operations.election.winners import Election, Track, elect_entries
 from tuning_registry.operations.overrides import refuse_expired
 from tuning_registry.operations.tables.evidence import Evidence, make_evidence
 from tuning_registry.operations.tables.export_checks import (
@@ -108,8 +108,16 @@ class ExportOptions:
         return entry.votes >= self.min_votes and share >= Fraction(str(self.min_agreement))
 
 
-def export_table(store: Store, selection: Selection, options: ExportOptions | None = None) -> Export:
+def export_table(
+    store: Store, selection: Selection, options: ExportOptions | None = None, track: Track = iter
+) -> Export:
     """The table of `selection.arch`, byte for byte the same for the same votes, timings and overrides.
+
+    Args:
+        store: The database.
+        selection: Which votes count.
+        options: How the table is made.
+        track: Wraps the entries to elect, then the kernels whose evidence is made, to show progress.
 
     Raises:
         SelectionError: The architecture was never recorded, the votes come from several versions, an override has
@@ -128,6 +136,7 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
             options.ties,
             every_choice=options.needs_evidence,
             same_bits=same_bits,
+            track=track,
         )
         check_packages(election.votes)
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
@@ -145,7 +154,7 @@ def export_table(store: Store, selection: Selection, options: ExportOptions | No
             )
         unwritten = [*dropped, *election.left_out]
         kernels, saving = _configs_of(kept, unwritten, options, election)
-        evidence = make_evidence(kernels, kept, election.votes) if options.evidence else Evidence()
+        evidence = make_evidence(kernels, kept, election.votes, track) if options.evidence else Evidence()
         payload = _payload(selection, options, election, kept, kernels, saving, evidence, used)
         _refuse_bad(payload, [*kept, *unwritten], options, election)
         stale = election.votes.stale
