@@ -12,7 +12,7 @@ from tuning_registry.model.names import bare_name
 from tuning_registry.operations.reports.page.report import Comparison, Report
 from tuning_registry.rendering.differences import override_text
 from tuning_registry.rules.table_diff import EntryChange
-from tuning_registry.wording import slower_text
+from tuning_registry.wording import count_of, slower_text
 
 
 def changes_view(report: Report) -> Markup | None:
@@ -25,7 +25,7 @@ def changes_view(report: Report) -> Markup | None:
     return section(
         "changes",
         f"What changed since {compared.name}",
-        f"{compared.name} compared with {compared.votes}: {total}, of {compared.entries:,} entries now. Slowdowns come "
+        f"{compared.name} compared with {compared.votes}: {total} in {count_of(compared.entries, 'entry')}. Slowdowns come "
         "from the timings in these recordings.",
         _changes(compared) if compared.changes else None,
         _environments(compared),
