@@ -15,6 +15,7 @@ from tuning_registry.cli.options import ALL, VOTES, ExitCode, FormatOption, Poli
 from tuning_registry.errors import TableError, UsageError, printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import read_table
+from tuning_registry.model.globs import is_glob
 from tuning_registry.rendering.audits import finding_lines, render_audits
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.costs import render_costs
@@ -267,6 +268,8 @@ def _explain_table(target: Target, file: Path, key: str | None, style: Format) -
 
     if key is None:
         raise UsageError("--table needs --key KEY: it explains a single key")
+    if is_glob(key):
+        raise UsageError(f"--key {key}: --table explains a single key, not a pattern")
     table, asked = read_table(file), target.selection
     if table.arch != asked.arch:
         raise TableError(f"{file} is for {table.arch}, not {asked.arch}")

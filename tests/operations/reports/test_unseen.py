@@ -146,6 +146,7 @@ def test_the_command_prints_the_launch_in_every_format(cli: Cli, tmp_path: Path)
     ("changes", "status", "said"),
     [
         ({"--key": None}, 2, "--table needs --key KEY"),
+        ({"--key": "D=*"}, 2, "--key D=*: --table explains a single key, not a pattern"),
         ({"--arch": "sm80"}, 1, "is for sm90, not sm80"),
         ({"--kernel": "l2norm_fwd"}, 1, "has no kernel l2norm_fwd; similar: fla.modules.norm.l2norm.l2norm_fwd_kernel"),
         ({"--table": "gone.json"}, 1, "gone.json: cannot be read"),
