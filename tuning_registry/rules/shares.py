@@ -5,7 +5,7 @@ Pure functions on texts and integers, standard library only, so that ranks agree
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 
 from tuning_registry.model.canonical import text_digest
 from tuning_registry.model.names import lookup_key
@@ -36,9 +36,7 @@ def share_of(place: int, places: int, kernel: str, key: str, wanted: Iterable[tu
     return mine
 
 
-def still_wanted(
-    candidates: Iterable[str], timed: Collection[str] | dict[str, int], repeats: int
-) -> list[tuple[str, int]]:
+def still_wanted(candidates: Iterable[str], timed: Mapping[str, int], repeats: int) -> list[tuple[str, int]]:
     """The candidates that fewer ranks than wanted have timed, each with the number of ranks that are missing.
 
     Args:
@@ -46,5 +44,4 @@ def still_wanted(
         timed: How many ranks have timed each of them; those that nobody timed may be left out.
         repeats: How many ranks should time each candidate.
     """
-    counts = timed if isinstance(timed, dict) else dict.fromkeys(timed, 1)
-    return [(text, repeats - counts.get(text, 0)) for text in candidates if counts.get(text, 0) < repeats]
+    return [(text, repeats - timed.get(text, 0)) for text in candidates if timed.get(text, 0) < repeats]

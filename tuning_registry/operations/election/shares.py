@@ -105,10 +105,6 @@ class Shares:
                 one.candidates.update(candidates)
         return found
 
-    def __bool__(self) -> bool:
-        """Whether there is any."""
-        return bool(self._stated)
-
     def __contains__(self, shape: Shape) -> bool:
         """Whether an entry was timed in shares."""
         return shape in self._stated

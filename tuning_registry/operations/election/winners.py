@@ -112,7 +112,7 @@ def elect_entries(
     undecided = 0
     voted = entries_of(votes.choices)
     for entry in track(voted if policy is Policy.MAJORITY else _with_shared(voted, shares)):
-        in_shares = entry.shape in shares
+        in_shares = policy is Policy.MINIMAX and entry.shape in shares  # only this policy compares within a rank
         winner, was_decided = _elect_one(entry, overrides, policy, ties, votes, same_bits, in_shares=in_shares)
         undecided += not was_decided
         if winner is None:
