@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from tuning_registry.db.ingestion.batch import Batch
+from tuning_registry.db.ingestion.curated import write_curated
 from tuning_registry.db.ingestion.plan import IngestPlan
 from tuning_registry.db.ingestion.rows import write_plan
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY
 from tuning_registry.errors import RegistryError
-from tuning_registry.formats.fast_reader import QuickReader
-from tuning_registry.formats.triton_cache import TritonCache, read_cache
 from tuning_registry.model.names import is_known_arch
-from tuning_registry.model.records import Recording
 from tuning_registry.model.results import Result
-from tuning_registry.operations.ingest.attribution import Attribution
+from tuning_registry.operations.ingest.curated import plan_curated
 from tuning_registry.operations.ingest.notices import find_many_keys, find_other_sources, find_spellings
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.placement import plan_ingest
+from tuning_registry.operations.ingest.reading import SourceReader
 from tuning_registry.operations.ingest.sources import Paths, Source, count_unnamed_timings, find_files, sources_of
 from tuning_registry.wording import count_of
 
-__all__ = ["IngestOptions", "IngestReport", "add_to_batch", "ingest", "ingest_in_memory", "write_batch"]
+__all__ = ["IngestOptions", "IngestReport", "ingest", "ingest_in_memory", "write_batch"]
 
 _SHOWN = 5  # files named in an error, after the first
 
@@ -44,6 +43,8 @@ class IngestReport(Result):
         votes: Votes inserted.
         timings: Timings of candidates inserted.
         observations: Observations inserted.
+        files: Files of curated choices that were not in the database.
+        curated: Curated choices inserted.
         new_entries: Entries that no recording had before.
         timings_beside: Files of timings in the folders of the recordings that were not named.
         unowned_caches: Triton caches of unknown rank, whose winners do not vote.
@@ -54,6 +55,7 @@ class IngestReport(Result):
         many_keys: Architecture, name and number of keys of the kernels with more than `MANY_KEYS` of them, if there are
             new entries.
         spellings: Groups of configs that ranks chose for one entry and that Triton cannot tell apart.
+        broken_formats: What is wrong with formats of other tools that cannot be used.
         created: Whether the ingest created the registry in an empty database.
         skipped: Why recordings were left out.
     """
@@ -66,6 +68,8 @@ class IngestReport(Result):
     votes: int = 0
     timings: int = 0
     observations: int = 0
+    files: int = 0
+    curated: int = 0
     new_entries: int = 0
     timings_beside: int = 0
     unowned_caches: int = 0
@@ -75,6 +79,7 @@ class IngestReport(Result):
     other_sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
     many_keys: Sequence[tuple[str, str, int]] = ()
     spellings: Sequence[Sequence[str]] = ()
+    broken_formats: Sequence[str] = ()
     created: bool = False
     skipped: Sequence[RegistryError] = ()
 
@@ -87,13 +92,16 @@ class IngestReport(Result):
             "same_content": dict(self.same_content),
             "other_sources": {run: list(kernels) for run, kernels in self.other_sources.items()},
             "many_keys": [list(found) for found in self.many_keys],
+            "broken_formats": list(self.broken_formats),
             "spellings": [list(texts) for texts in self.spellings],
             "skipped": [str(error) for error in self.skipped],
         }
 
     def __str__(self) -> str:
         """What was ingested, then what was not."""
-        parts = [count_of(self.new, "recording"), count_of(self.votes, "vote")]
+        parts = [] if self.files and not self.new else [count_of(self.new, "recording"), count_of(self.votes, "vote")]
+        if self.files:
+            parts.append(f"{count_of(self.files, 'file')} with {count_of(self.curated, 'curated choice')}")
         if self.timings:
             parts.append(count_of(self.timings, "timing"))
         parts.append(count_of(self.new_entries, "new entry"))
@@ -133,19 +141,22 @@ def ingest(
         DatabaseError: The database cannot be written.
     """
     options = options or IngestOptions()
-    files = find_files(paths)
-    batch, errors, unowned = _read(track(sources_of(files, options)), options)
-    if errors and not options.keep_going:
-        raise _all_of(errors)
+    reader = SourceReader(options)
+    files = find_files(paths, reader.tools.suffixes)
+    reader.read(track(sources_of(files, options)))
+    if reader.errors and not options.keep_going:
+        raise _all_of(reader.errors)
+    batch = reader.batch
     report = write_batch(store, batch, options)
     return replace(
         report,
         timings_beside=count_unnamed_timings(files),
-        unowned_caches=unowned,
+        unowned_caches=reader.unowned_caches,
+        broken_formats=reader.tools.broken,
         other_sources=find_other_sources(store, batch),
         many_keys=find_many_keys(store) if report.new_entries else [],
         spellings=find_spellings(batch),
-        skipped=[*errors, *report.skipped],
+        skipped=[*reader.errors, *report.skipped],
     )
 
 
@@ -164,44 +175,6 @@ def ingest_in_memory(
     return store
 
 
-def _read(sources: Iterable[Source], options: IngestOptions) -> tuple[Batch, list[RegistryError], int]:
-    """All that can be read, the errors of the rest, and the number of Triton caches of unknown rank."""
-    batch, attribution, reader = Batch(), Attribution(options), QuickReader()
-    errors: list[RegistryError] = []
-    late: list[Path] = []  # files of timings whose recording comes after them; read again rather than kept
-    unowned = 0
-    for source in sources:
-        try:
-            if isinstance(source, TritonCache):
-                unowned += _read_cache(batch, source, attribution, options, errors)
-                continue
-            recording = reader.read(source)
-            attribution.note(recording)
-            if attribution.comes_before_its_owner(recording):
-                late.append(source)
-            else:
-                add_to_batch(batch, recording, attribution)
-        except RegistryError as error:
-            errors.append(error)
-    for file in late:
-        try:
-            add_to_batch(batch, reader.read(file), attribution)
-        except RegistryError as error:
-            errors.append(error)
-    return batch, errors, unowned
-
-
-def _read_cache(
-    batch: Batch, cache: TritonCache, attribution: Attribution, options: IngestOptions, errors: list[RegistryError]
-) -> bool:
-    """Add a Triton cache to the batch; whether its rank is unknown."""
-    is_owned = options.rank is not None
-    skip = errors.append if options.keep_going else None
-    recording = read_cache(cache, arch=options.arch, triton=options.triton, votes=is_owned, skip=skip)
-    add_to_batch(batch, recording, attribution, needs_rank=False)
-    return not is_owned
-
-
 def _all_of(errors: Sequence[RegistryError]) -> RegistryError:
     """One error for several: the first, with the number and the files of the others."""
     first, *rest = errors
@@ -214,28 +187,26 @@ def _all_of(errors: Sequence[RegistryError]) -> RegistryError:
     return several
 
 
-def add_to_batch(batch: Batch, recording: Recording, attribution: Attribution, *, needs_rank: bool = True) -> None:
-    """Complete a recording's header from options and file name, and add it to the batch.
-
-    Raises:
-        ConflictError: An option contradicts the recording.
-        RecordingError: The recording is not accepted.
-    """
-    header, is_named = attribution.header_of(recording, needs_rank=needs_rank)
-    batch.add(recording, header, is_named=is_named)
-
-
 def write_batch(store: Store, batch: Batch, options: IngestOptions) -> IngestReport:
     """Insert the new content of a batch, in one transaction."""
-    if not batch.pending:
+    if not batch.pending and not batch.curated:
         return IngestReport()
     now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
     with store.writing() as transaction:
         plan = plan_ingest(transaction, batch, replace=options.replace, keep_going=options.keep_going,
                            moves=options.as_run is None)  # fmt: skip
-        new_entries = write_plan(transaction, batch, plan, now)
+        curated = plan_curated(transaction, batch, replace=options.replace, keep_going=options.keep_going)
+        new_entries = write_plan(transaction, batch, plan, now) + write_curated(transaction, batch, curated, now)
         created = transaction.created
-    return _report(batch, plan, new_entries=new_entries, created=created)
+    report = _report(batch, plan, new_entries=new_entries, created=created)
+    return replace(
+        report,
+        files=len(curated.inserts) + len(curated.revives),
+        curated=curated.choices,
+        already=report.already + curated.already,
+        replaced=report.replaced + len(curated.supersedes),
+        skipped=[*report.skipped, *curated.refused],
+    )
 
 
 def _report(batch: Batch, plan: IngestPlan, *, new_entries: int, created: bool) -> IngestReport:

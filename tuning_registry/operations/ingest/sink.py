@@ -9,7 +9,8 @@ from tuning_registry.db.url import parse_url, shown_url
 from tuning_registry.errors import ForbiddenError
 from tuning_registry.model.records import Recording
 from tuning_registry.operations.ingest.attribution import Attribution
-from tuning_registry.operations.ingest.ingest import IngestOptions, add_to_batch, write_batch
+from tuning_registry.operations.ingest.ingest import IngestOptions, write_batch
+from tuning_registry.operations.ingest.reading import add_to_batch
 
 
 class DatabaseSink:
