@@ -20,7 +20,7 @@ ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 def upgrade() -> None:
     """Add columns and tables; what is there is a Triton config, of no device in particular."""
     op.add_column("configs", sa.Column("kind", BYTE_TEXT, nullable=False, server_default="triton"))
-    op.add_column("entries", sa.Column("device", BYTE_TEXT, nullable=False, server_default=""))
+    op.add_column("entries", sa.Column("device", BYTE_TEXT, nullable=False, server_default=sa.text("''")))
     op.add_column("recordings", sa.Column("origin_id", ID))
     op.create_table(
         "origins",
@@ -37,7 +37,6 @@ def upgrade() -> None:
         sa.Column("ingested_at", BYTE_TEXT, nullable=False),
         sa.Column("superseded_at", BYTE_TEXT, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_origins"),
-        sa.ForeignKeyConstraint(["environment_id"], ["environments.id"], name="fk_origins_environment_id"),
         sa.UniqueConstraint("digest", name="uq_origins_digest"),
     )
     op.create_table(

@@ -151,7 +151,7 @@ entries = sa.Table(
     sa.Column("lookup_key", ByteText, nullable=False),  # the same for keys that Triton cannot tell apart
     sa.Column("module", ByteText, nullable=False),  # top-level module of the kernel; empty for a bare name
     # The device that the entry is for; empty unless the source of its choices is per device.
-    sa.Column("device", ByteText, nullable=False, server_default=""),
+    sa.Column("device", ByteText, nullable=False, server_default=sa.text("''")),
 )
 
 configs = sa.Table(
@@ -175,7 +175,8 @@ origins = sa.Table(
     sa.Column("version", ByteText, nullable=False),  # of that distribution; empty if not known
     sa.Column("source", ByteText, nullable=False),  # free text
     sa.Column("file", ByteText, nullable=False),  # its name within the project; empty for recordings
-    sa.Column("environment_id", Id, sa.ForeignKey("environments.id"), nullable=False),
+    # Without a foreign key: on Postgres, a table that a later migration made may have another owner.
+    sa.Column("environment_id", Id, nullable=False),
     sa.Column("choices_digest", ByteText, nullable=False),  # identity of the content; empty for recordings
     sa.Column("choice_count", sa.Integer, nullable=False),
     sa.Column("ingested_at", ByteText, nullable=False),  # UTC, ISO 8601
