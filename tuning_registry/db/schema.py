@@ -226,7 +226,6 @@ audits = sa.Table(
     sqlite_with_rowid=False,
 )
 
-<<<<<<< HEAD
 # Recordings that ranks have appended and that are not folded into votes yet. A row is deleted by the transaction that
 # writes its votes. A rank needs the right to insert here, and no other.
 PENDING: Final = "pending"
@@ -241,7 +240,8 @@ hand_ins = sa.Table(
     sa.Column("state", ByteText, nullable=False),  # PENDING or REFUSED
     sa.Column("error", ByteText),  # why it was refused
     sa.Index(None, "state", "received_at"),
-=======
+)
+
 # What Triton needs to compile kernels without a launch. `text` is the canonical JSON of a `Specialization`.
 specializations = sa.Table(
     "specializations",
@@ -260,7 +260,6 @@ entry_specializations = sa.Table(
     sa.Column("environment_id", Id, primary_key=True, autoincrement=False),
     sa.Column("specialization_id", Id, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
->>>>>>> cold
 )
 
 # Decisions that override the votes. Append-only: a later event on the same entry and config replaces an earlier one,
