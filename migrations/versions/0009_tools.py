@@ -1,14 +1,14 @@
 """Choices of other tools: kinds of config, devices that select, origins of choices, and choices that somebody committed.
 
 Revision: 0009
-After: 0006
+After: 0007
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0009"
-down_revision = "0006"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 

@@ -23,6 +23,8 @@ _LOOKED_UP: Final = (
     "configs",
     "audit_blocks",
     "audits",
+    "specializations",
+    "entry_specializations",
 )
 _RECORDED: Final = (
     *_LOOKED_UP,

@@ -20,18 +20,20 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tuning_registry.db.ingestion.pending import Content, Curated, Environment, Pending, TimedEntry
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.formats.audits import read_audits
 from tuning_registry.formats.sections import check_twin_keys
+from tuning_registry.formats.specializations import read_compiled, without_compiled
 from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.model.canonical import dump_json, text_digest
 from tuning_registry.model.names import lookup_key, top_module
 from tuning_registry.model.packages import module_owners
 from tuning_registry.model.records import ByEntry, Header, Recording, TimedCandidates
+from tuning_registry.model.specializations import Specialization
 
 
 @dataclass(slots=True)
@@ -55,6 +57,8 @@ class Batch:
     # position in `pending` -> audited entries
     audits: dict[int, list[tuple[int, AuditedEntry]]] = field(default_factory=dict)
     curated: list[Curated] = field(default_factory=list)
+    # (entry, config, specialization) -> positions in `pending`
+    compiled: dict[tuple[int, str, Specialization], list[int]] = field(default_factory=dict)
     # distribution and version that own each top-level module
     owners: dict[Environment, dict[str, tuple[str, str]]] = field(default_factory=dict)
     _entry_ids: dict[tuple[str, str], dict[str, dict[str, int]]] = field(default_factory=dict)
@@ -67,12 +71,14 @@ class Batch:
         """Add one recording, under its final header.
 
         Raises:
-            RecordingError: It holds one key in two spellings (`M=True` and `M=1`), or an audit of the wrong form.
+            RecordingError: It holds one key in two spellings (`M=True` and `M=1`), or an audit or
+                compile data of the wrong form.
         """
         position = len(self.pending)
         chosen, counts = self._choices_of(recording)
         timed = self._timed_entries(recording)  # rejected before anything is added: the next one gets its position
         audited = self._audited_entries(recording)
+        compiled = self._compiled_entries(recording)
         environment = _environment(header)
         digests = {
             "votes": self._add_votes(position, chosen),
@@ -83,6 +89,9 @@ class Batch:
             digests["votes"] = ""  # a file of timings states nothing about votes; an empty recording states: none
         if audited:
             self.audits[position] = audited
+        header = replace(header, extra=without_compiled(header.extra))  # of a fleet, it would fill the memory
+        for row in compiled:
+            self.compiled.setdefault(row, []).append(position)
         self.pending.append(
             Pending(
                 file=recording.file,
@@ -223,6 +232,19 @@ class Batch:
             for arch, kernels in audits.items()
             for kernel, keys in kernels.items()
             for key, audited in keys.items()
+        ]
+
+    def _compiled_entries(self, recording: Recording) -> list[tuple[int, str, Specialization]]:
+        try:
+            compiled = read_compiled(recording.header.extra)
+        except FormatError as fault:
+            raise RecordingError(recording.file, fault.what, fault.path) from fault
+        return [
+            (self._entry(arch, kernel, key, recording.device), config, specialization)
+            for arch, kernels in compiled.items()
+            for kernel, keys in kernels.items()
+            for key, pairs in keys.items()
+            for config, specialization in pairs
         ]
 
     def _add_timings(

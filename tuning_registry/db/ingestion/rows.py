@@ -16,6 +16,7 @@ from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.ingestion.headers import write_headers
 from tuning_registry.db.ingestion.pending import KINDS, TimedEntry
 from tuning_registry.db.ingestion.plan import Growth, IngestPlan
+from tuning_registry.db.ingestion.specializations import compiled_to_write, insert_compiled
 from tuning_registry.db.writing import Writing
 from tuning_registry.model.names import lookup_key, top_module
 
@@ -87,6 +88,7 @@ class _Ingestion:
         self._sets = [stated for stated, positions in batch.candidate_sets.items() if _any_in(positions, timing)]
         self._timed = [(place[0], one) for place, one in batch.timings.items() if _any_in(one.positions, timing)]
         self._audited = audits_to_write(transaction, batch, ids, grown)
+        self._compiled = compiled_to_write(batch, ids)
         self._observed = [row for row in batch.observations if row[0] in observing]
         self._entry_ids: dict[int, int] = {}
         self._config_ids: dict[int, int] = {}
@@ -103,11 +105,13 @@ class _Ingestion:
         self._insert_candidate_sets()
         self._insert_timings()
         insert_audits(self._transaction, self._audited, self._entry_ids)
+        insert_compiled(self._transaction, self._compiled, self._entry_ids)
         return new_entries
 
     def _insert_entries(self) -> int:
         numbers = {entry for entry, _ in [*self._choices, *self._sets, *self._timed]}
         numbers |= {entry for _, entry, _, _ in self._observed} | {entry for _, entry, _ in self._audited}
+        numbers |= {entry for entry, _, _ in self._compiled}
         self._entry_ids, new = insert_entries(self._transaction, self._batch, numbers)
         return new
 

@@ -17,6 +17,7 @@ from tuning_registry.operations.ingest.attribution import Attribution
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.sources import JSON, Source
 from tuning_registry.operations.ingest.tools import ToolReader
+from tuning_registry.operations.ingest.transfer import add_to_batch
 
 
 class SourceReader:
@@ -126,14 +127,3 @@ class SourceReader:
                 "--arch applies to Triton cache folders and files of other tools, and the paths name none; recordings state "
                 "their architectures"
             )
-
-
-def add_to_batch(batch: Batch, recording: Recording, attribution: Attribution, *, needs_rank: bool = True) -> None:
-    """Complete a recording's header from options and file name, and add it to the batch.
-
-    Raises:
-        ConflictError: An option contradicts the recording.
-        RecordingError: The recording is not accepted.
-    """
-    header, is_named = attribution.header_of(recording, needs_rank=needs_rank)
-    batch.add(recording, header, is_named=is_named)
