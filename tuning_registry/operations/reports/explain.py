@@ -144,8 +144,10 @@ class _Explainer:
                 self._votes.shape_in(entry, environment)[3:] for entry in entry_ids for environment in environments
             }
             silent = [
-                EntryVotes(arch=arch, kernel=kernel, key=spelt, triton=triton, package=package, version=version)
-                for triton, package, version in sorted(groups)
+                EntryVotes(
+                    arch=arch, kernel=kernel, key=spelt, triton=triton, package=package, version=version, device=device
+                )
+                for triton, package, version, device in sorted(groups)
             ]
             timed = [entry for entry in silent if self._votes.timings(entry.shape)]
             if not timed and (kernel, key) in self._observed:  # observations belong to no version group
@@ -204,7 +206,7 @@ class _Explainer:
         timed: dict[str, dict[str, dict[int, Times | None]]] = {}
         for choice in entry.choices:
             for recording in voters.recordings(entry.shape, choice.config_id):
-                counted = votes.setdefault(self._devices[recording], {})
+                counted = votes.setdefault(self._devices.get(recording, entry.device), {})
                 counted[choice.config] = counted.get(choice.config, 0) + 1
         for config, by_rank in times.items():
             for recording, measured in by_rank.items():
