@@ -79,5 +79,5 @@ def render_formats(found: Sequence[Mapping[str, Any]], style: Format) -> str:
     )
 
 
-def _yes(holds: bool) -> str:  # noqa: FBT001  # a value to print
+def _yes(holds: bool) -> str:
     return "yes" if holds else "-"
