@@ -138,9 +138,7 @@ def compare_sources(store: Store, selection: Selection, between: Dimension) -> S
         groups, identical, compared = groups + 1, identical + (not split), compared + len(shared)
         found += [(order[entry], _differing(entries[entry], group, texts)) for entry in split]
     differing = [one for _, one in sorted(found, key=lambda pair: pair[0])]
-    return SourceComparison(
-        between=between, files=groups, identical=identical, compared=compared, differing=differing
-    )
+    return SourceComparison(between=between, files=groups, identical=identical, compared=compared, differing=differing)
 
 
 def _groups(files: Sequence[_File], between: Dimension) -> Iterator[Sequence[_File]]:
