@@ -49,7 +49,10 @@ def test_every_file_of_sglang_gives_what_it_states(file: Path) -> None:
 
 
 def test_the_key_is_the_name_and_the_batch_size() -> None:
-    file = TOOLS / "vllm/w8a8_block/N=1536,K=1536,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128].json"
+    file = (
+        TOOLS
+        / "vllm/w8a8_block/N=1536,K=1536,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128].json"
+    )
     (recording,) = read(VLLM, file)
     assert (list(recording.votes), recording.device) == (["gfx942"], "AMD_Instinct_MI300X")
     key, text = next(iter(choices(recording).items()))
@@ -68,9 +71,18 @@ def test_the_second_product_has_keys_of_its_own() -> None:
 
 
 def test_the_same_name_in_both_projects_gives_the_same_entries() -> None:
-    (ours,) = read(VLLM, TOOLS / "vllm/w8a8_block/N=24576,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json")
-    (theirs,) = read(SGLANG, TOOLS / "sglang/gemm_configs/N=24576,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128].json")
-    assert (ours.device, list(ours.votes), choices(ours).keys()) == (theirs.device, list(theirs.votes), choices(theirs).keys())
+    (ours,) = read(
+        VLLM, TOOLS / "vllm/w8a8_block/N=24576,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
+    )
+    (theirs,) = read(
+        SGLANG,
+        TOOLS / "sglang/gemm_configs/N=24576,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128].json",
+    )
+    assert (ours.device, list(ours.votes), choices(ours).keys()) == (
+        theirs.device,
+        list(theirs.votes),
+        choices(theirs).keys(),
+    )
     assert sum(choices(ours)[key] != choices(theirs)[key] for key in choices(ours)) == 14
 
 
