@@ -220,9 +220,23 @@ def test_the_command_lists_findings_with_the_command_that_bans(cli: Cli, store: 
     assert [(row["class"], row["outside_tolerance_on"]) for row in table] == [("A", "0"), ("A", "0"), ("B", "1")]
     assert [row["banned_by_override"] for row in table] == ["", "", "1"]
     assert cli("audit", "--exit-code").exit_code == 1
+    assert "3 audited entries, 2 with findings, in 1 of them all are banned" in again.stderr
+    assert cli("audit", "--kernel", "pkg.k", "--exit-code").exit_code == 0  # its only finding is banned
     assert cli("audit", "--kernel", "pkg.free", "--exit-code").exit_code == 0
     assert cli("audit", "--kernel", "nothing", "--exit-code").exit_code == 1
     assert "no recorded kernel belongs to this package" in error_of(cli("audit", "--package", "nobody=1"))
+
+
+def test_a_pin_that_lifts_a_ban_opens_the_finding_again(cli: Cli, tmp_path: Path) -> None:
+    entries = {"pkg.k": {"M=1": entry("aab", flags=(0, 0, 2), difference=0.5)}}
+    cli("ingest", recording(tmp_path, 0, {"pkg.k": {"M=1": 2}}, entries))
+    name = ("--arch", "sm90", "--kernel", "pkg.k", "--config", "B=64 num_warps=4 num_stages=3", "--reason", "r")
+    assert cli("ban", "--key", "*", *name).exit_code == 0
+    assert cli("audit", "--exit-code").exit_code == 0
+    assert cli("pin", "--key", "M=1", *name).exit_code == 0
+    again = cli("audit", "--exit-code")
+    assert again.exit_code == 1
+    assert "banned by" not in again.stderr
 
 
 def test_the_registry_has_the_same_answer(store: Store, database: str, tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def ingest(
     paths: Paths,
     options: IngestOptions | None = None,
     track: Callable[[Sequence[Source]], Iterator[Source]] = iter,
+    report: Callable[[int, int], None] | None = None,
 ) -> IngestReport:
     """Ingest the recordings in `paths`, in one transaction.
 
@@ -125,6 +126,7 @@ def ingest(
         paths: A file, folder or glob pattern, or several.
         options: What to add to the recordings, and how strict to be.
         track: Wraps the list of files, to show progress.
+        report: Called with the number of votes and timings that were inserted, and with that of all.
 
     Raises:
         FileError, RecordingError: A file cannot be read, or is not a recording.
@@ -137,15 +139,15 @@ def ingest(
     batch, errors, unowned = _read(track(sources_of(files, options)), options)
     if errors and not options.keep_going:
         raise _all_of(errors)
-    report = write_batch(store, batch, options)
+    written = write_batch(store, batch, options, report)
     return replace(
-        report,
+        written,
         timings_beside=count_unnamed_timings(files),
         unowned_caches=unowned,
         other_sources=find_other_sources(store, batch),
-        many_keys=find_many_keys(store) if report.new_entries else [],
+        many_keys=find_many_keys(store) if written.new_entries else [],
         spellings=find_spellings(batch),
-        skipped=[*errors, *report.skipped],
+        skipped=[*errors, *written.skipped],
     )
 
 
@@ -225,36 +227,63 @@ def add_to_batch(batch: Batch, recording: Recording, attribution: Attribution, *
     batch.add(recording, header, is_named=is_named)
 
 
-def write_batch(store: Store, batch: Batch, options: IngestOptions) -> IngestReport:
-    """Insert the new content of a batch, in one transaction."""
+def write_batch(
+    store: Store, batch: Batch, options: IngestOptions, report: Callable[[int, int], None] | None = None
+) -> IngestReport:
+    """Insert the new content of a batch, in one transaction; for `report`, see `ingest`."""
     if not batch.pending:
         return IngestReport()
     now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
     with store.writing() as transaction:
         plan = plan_ingest(transaction, batch, replace=options.replace, keep_going=options.keep_going,
                            moves=options.as_run is None)  # fmt: skip
-        new_entries = write_plan(transaction, batch, plan, now)
+        counts = _counts(batch, plan)
+        new_entries = write_plan(transaction, batch, plan, now, _summing(report, counts["votes"] + counts["timings"]))
         created = transaction.created
-    return _report(batch, plan, new_entries=new_entries, created=created)
+    return _report(batch, plan, counts, new_entries=new_entries, created=created)
 
 
-def _report(batch: Batch, plan: IngestPlan, *, new_entries: int, created: bool) -> IngestReport:
-    pending = batch.pending
-    grown = plan.grows.values()
+def _counts(batch: Batch, plan: IngestPlan) -> dict[str, int]:
+    """How many votes, timings and observations a plan inserts."""
+    pending, grown = batch.pending, plan.grows.values()
+    votes = sum(sum(pending[position].vote_counts.values()) for position in plan.files_of("votes"))
     timings = sum(pending[position].timing_count for position in plan.files_of("timings"))
     observations = sum(pending[position].observation_count for position in plan.files_of("observations"))
-    votes = sum(sum(pending[position].vote_counts.values()) for position in plan.files_of("votes"))
+    return {
+        "votes": votes + sum(one.new_votes for one in grown),
+        "timings": timings + sum(one.new_timings for one in grown),
+        "observations": observations + sum(one.new_observations for one in grown),
+    }
+
+
+def _summing(report: Callable[[int, int], None] | None, total: int) -> Callable[[int], None] | None:
+    """What reports the sum of what it is called with, out of a total."""
+    done = 0
+
+    def add(number: int) -> None:
+        nonlocal done
+        done += number
+        if report is not None:
+            report(done, total)
+
+    add(0)
+    return add
+
+
+def _report(
+    batch: Batch, plan: IngestPlan, counts: Mapping[str, int], *, new_entries: int, created: bool
+) -> IngestReport:
     return IngestReport(
         new=len(plan.inserts),
         completed=len(plan.completes) + len(plan.grows),
         already=plan.already,
         replaced=len(plan.supersedes),
         withdrawn=plan.withdrawn,
-        votes=votes + sum(one.new_votes for one in grown),
-        timings=timings + sum(one.new_timings for one in grown),
-        observations=observations + sum(one.new_observations for one in grown),
+        votes=counts["votes"],
+        timings=counts["timings"],
+        observations=counts["observations"],
         new_entries=new_entries,
-        derived_runs=list(dict.fromkeys(record.identity[0] for record in pending if not record.is_named)),
+        derived_runs=list(dict.fromkeys(record.identity[0] for record in batch.pending if not record.is_named)),
         strange_archs=list(dict.fromkeys(arch for arch, _, _ in batch.entries if not is_known_arch(arch))),
         same_content=plan.same_content,
         created=created,
