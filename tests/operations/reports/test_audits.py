@@ -279,6 +279,26 @@ def test_a_faster_table_can_be_held_to_the_bits_of_the_one_in_use(cli: Cli, tmp_
     assert cli("check", faster).exit_code == 1
 
 
+def test_a_check_needs_the_table_in_use_to_know_whether_the_bits_are_still_the_same(cli: Cli, tmp_path: Path) -> None:
+    cli("ingest", timed(tmp_path / "rec", {"pkg.k": dict.fromkeys(TIMED, entry("aab"))}))
+    in_use, faster = tmp_path / "in-use.json", tmp_path / "faster.json"
+    in_use.write_text(json.dumps({"arch": "sm90", "kernels": {"pkg.k": dict.fromkeys(TIMED, CONFIGS[0])}}))
+    held = ("--same-bits-as", in_use)
+    assert cli("export", "--arch", "sm90", "--policy", "fastest", *held, "-o", faster).exit_code == 0
+    unknown = cli("check", faster)
+    assert (unknown.exit_code, "note: not checked: whether its configs give the bits" in unknown.stderr) == (0, True)
+    known = cli("check", faster, *held)
+    assert (known.exit_code, "not checked: whether" in known.stderr) == (0, False)
+    # Another audit finds that configs 0 and 1 differ for other values, so the faster table changes bits after all.
+    recording(tmp_path / "more", 1, {"pkg.k": {"M=1": 1}}, {"pkg.k": {"M=1": entry("abb", "1")}})
+    assert cli("ingest", tmp_path / "more").exit_code == 0
+    found = cli("check", faster, *held)
+    assert (found.exit_code, "pkg.k M=1" in found.stdout) == (1, True)
+    in_use.write_text(json.dumps({"arch": "sm90", "kernels": {"pkg.k": dict.fromkeys(TIMED, CONFIGS[3])}}))
+    assert "--same-bits-as has the digest" in error_of(cli("check", faster, *held))
+    assert "was not exported with --same-bits-as" in error_of(cli("check", in_use, *held))
+
+
 def test_a_key_that_the_table_does_not_decide_is_free_and_a_star_entry_decides(cli: Cli, tmp_path: Path) -> None:
     cli("ingest", timed(tmp_path / "rec", {"pkg.k": dict.fromkeys(TIMED, entry("aab"))}))
     in_use = tmp_path / "in-use.json"
