@@ -64,6 +64,12 @@ class EntryAudit(Result):
         return [(one, " and ".join(findings_of(one))) for one in self.configs if findings_of(one)]
 
     @property
+    def has_majority(self) -> bool:
+        """Whether more than half of the candidates that ran were always within the tolerance: they agree on a result."""
+        ran = [one for one in self.configs if one.recordings]
+        return 2 * sum(not one.outside_on for one in ran) > len(ran)
+
+    @property
     def is_open(self) -> bool:
         """Whether a candidate with a finding is not banned."""
         return any(one.config not in self.banned_by for one, _ in self.findings)
