@@ -90,7 +90,7 @@ def ingest(
     )
     store = target.open()
     with show_progress("writing to the database") as work:
-        report = ingest_paths(store, paths, options, work.track)
+        report = ingest_paths(store, paths, options, work.track, work.step)
     _print_notes(report)
     print_message(f"ingested {report}")
     if report.skipped:

@@ -286,7 +286,19 @@ def _how_compared(compared: TableComparison) -> str:
 
 
 @command(*VOTES, examples=("registry check sm90.json", "registry check sm90.json --run july"))
-def check(target: Target, path: Table, style: FormatOption = Format.table) -> None:
+def check(
+    target: Target,
+    path: Table,
+    same_bits_as: Annotated[
+        Path | None,
+        typer.Option(
+            "--same-bits-as",
+            metavar="TABLE",
+            help="Check that its configs give the bits of this table, if it was exported so.",
+        ),
+    ] = None,
+    style: FormatOption = Format.table,
+) -> None:
     """Check that a table is unedited and matches the votes, the overrides and the installed versions.
 
     Lists the problems it finds and exits 1 if there are any.
@@ -294,7 +306,8 @@ def check(target: Target, path: Table, style: FormatOption = Format.table) -> No
     from tuning_registry.operations.tables.checking import check_table
 
     table = read_table(path)
-    found = check_table(target.open(), table, target.selection)
+    reference = None if same_bits_as is None else read_table(same_bits_as)
+    found = check_table(target.open(), table, target.selection, same_bits_as=reference)
     for note in found.notes:
         print_message(f"note: {note}")
     name = printable(str(path))

@@ -163,6 +163,8 @@ def _resolved(
         warn("record_path has no effect in mode auto; to record choices, set mode to record")
     if resolved.split and resolved.mode != "record":
         warn("split has no effect in mode %s; it needs mode record", resolved.mode)
+    if resolved.split and resolved.mode == "record" and resolved.audit:
+        warn("split has no effect with audit: every rank times all candidates, because it compares their results")
     if resolved.audit and resolved.mode != "record":
         warn("audit has no effect in mode %s; it needs mode record", resolved.mode)
     if resolved.report_html and resolved.mode != "pinned":

@@ -118,7 +118,7 @@ class Session:
 
     def share(self, call: Call, pruned: Any) -> Any:
         """What this rank times, if ranks share the work (`Recorder.share`); None for all candidates."""
-        if self.policy.split is None or self.policy.mode != "record":
+        if self.policy.split is None or self.policy.audit or self.policy.mode != "record":
             return None
         key = self.key(call)
         device = self.devices.current()

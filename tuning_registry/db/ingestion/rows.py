@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeVar
 
@@ -29,7 +29,9 @@ _GROUPS: Final = 100  # choices sent at a time, of up to all recordings each: a 
 _TIMING_ROWS: Final = 50_000  # sent at a time: a bound on memory
 
 
-def write_plan(transaction: Writing, batch: Batch, plan: IngestPlan, now: str) -> int:
+def write_plan(
+    transaction: Writing, batch: Batch, plan: IngestPlan, now: str, report: Callable[[int], None] | None = None
+) -> int:
     """Carry out a plan.
 
     Args:
@@ -37,6 +39,7 @@ def write_plan(transaction: Writing, batch: Batch, plan: IngestPlan, now: str) -
         batch: The recordings.
         plan: What to do with them.
         now: Time of the ingest, UTC, ISO 8601.
+        report: Called with the number of votes or timings that were just inserted.
 
     Returns:
         The number of entries that were new.
@@ -45,7 +48,7 @@ def write_plan(transaction: Writing, batch: Batch, plan: IngestPlan, now: str) -
     if not plan.inserts and not plan.completes and not plan.grows:
         return 0
     ids = write_headers(transaction, batch, plan, now)
-    return _Ingestion(transaction, batch, ids, list(plan.grows.values())).write()
+    return _Ingestion(transaction, batch, ids, list(plan.grows.values()), report).write()
 
 
 class _Ingestion:
@@ -56,14 +59,21 @@ class _Ingestion:
         batch: The content, under the batch's own numbers.
         ids: Recording ids of the files whose content is written, by kind.
         grown: Files of which a part is there already.
+        report: See `write_plan`.
     """
 
     def __init__(
-        self, transaction: Writing, batch: Batch, ids: Mapping[str, Ids], grown: Sequence[Growth] = ()
+        self,
+        transaction: Writing,
+        batch: Batch,
+        ids: Mapping[str, Ids],
+        grown: Sequence[Growth] = (),
+        report: Callable[[int], None] | None = None,
     ) -> None:
         voting, observing, timing = (ids[kind] for kind in KINDS)
         self._transaction = transaction
         self._batch = batch
+        self._report = report or _ignore
         self._voting, self._observing, self._timing = voting, observing, timing
         self._choices = [choice for choice, positions in batch.votes.items() if _any_in(positions, voting)]
         self._sets = [stated for stated, positions in batch.candidate_sets.items() if _any_in(positions, timing)]
@@ -118,7 +128,7 @@ class _Ingestion:
             (entries[entry], configs[config], _without(votes[entry, config], self._voted.get(entry)))
             for entry, config in self._choices
         )
-        self._insert_groups(schema.votes, ("entry_id", "config_id"), groups, self._voting)
+        self._insert_groups(schema.votes, ("entry_id", "config_id"), groups, self._voting, self._report)
         rows = [
             {"recording_id": identity, "arch": arch, "vote_count": count}
             for position, identity in self._voting.items()
@@ -132,7 +142,7 @@ class _Ingestion:
             (entries[entry], text, _without(sets[entry, text], self._has_set.get((entry, text))))
             for entry, text in self._sets
         )
-        self._insert_groups(schema.candidate_sets, ("entry_id", "fingerprint"), groups, self._timing)
+        self._insert_groups(schema.candidate_sets, ("entry_id", "fingerprint"), groups, self._timing, _ignore)
 
     def _insert_observations(self) -> None:
         rows = [
@@ -143,7 +153,12 @@ class _Ingestion:
         self._transaction.insert_many(schema.observations, rows)
 
     def _insert_groups(
-        self, table: sa.Table, columns: tuple[str, str], groups: Sequence[tuple[int, V, array[int]]], ids: Ids
+        self,
+        table: sa.Table,
+        columns: tuple[str, str],
+        groups: Sequence[tuple[int, V, array[int]]],
+        ids: Ids,
+        report: Callable[[int], None],
     ) -> None:
         """Insert one row for every position of a group that has a recording id, some groups at a time."""
         for start in range(0, len(groups), _GROUPS):
@@ -151,12 +166,14 @@ class _Ingestion:
             rows = [(entry, value, [ids[p] for p in positions if p in ids]) for entry, value, positions in part]
             rows = [row for row in rows if row[2]]  # a group of held votes only
             dialects.insert_unrolled(self._transaction.connection, table, columns, rows)
+            report(sum(len(row[2]) for row in rows))
 
     def _insert_timings(self) -> None:
         """Insert the rows in the order of their key, a bounded number at a time."""
         rows = self._timing_rows()
         while part := list(itertools.islice(rows, _TIMING_ROWS)):
             dialects.insert_timings(self._transaction.connection, part)
+            self._report(len(part))
 
     def _timing_rows(self) -> Iterator[tuple[Any, ...]]:
         """Entry, config and recording id, median, 20th and 80th percentile in ms."""
@@ -179,6 +196,10 @@ class _Ingestion:
             for entry, config, number, place in in_order
         )
         return filter(_has_recording, rows) if any(None in some for some in ids) else rows
+
+
+def _ignore(_: int) -> None:
+    """Report nothing."""
 
 
 def _has_recording(row: tuple[Any, ...]) -> bool:

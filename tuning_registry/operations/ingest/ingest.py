@@ -30,6 +30,7 @@ def ingest(
     paths: Paths,
     options: IngestOptions | None = None,
     track: Callable[[Sequence[Source]], Iterator[Source]] = iter,
+    report: Callable[[int, int], None] | None = None,
 ) -> IngestReport:
     """Ingest the recordings in `paths`, in one transaction, and then fold what ranks have handed in.
 
@@ -41,6 +42,7 @@ def ingest(
         paths: A file, folder or glob pattern, or several.
         options: What to add to the recordings, and how strict to be.
         track: Wraps the list of files, to show progress.
+        report: Called with the number of votes and timings that were inserted, and with that of all.
 
     Raises:
         FileError, RecordingError: A file cannot be read, or is not a recording.
@@ -53,17 +55,17 @@ def ingest(
     batch, errors, unowned = _read(track(sources_of(files, options)), options)
     if errors and not options.keep_going:
         raise _all_of(errors)
-    report = write_batch(store, batch, options)
+    written = write_batch(store, batch, options, report)
     folded = fold(store)
     return replace(
-        report,
+        written,
         folded=folded if folded != FoldReport() else None,
         timings_beside=count_unnamed_timings(files),
         unowned_caches=unowned,
         other_sources=find_other_sources(store, batch),
-        many_keys=find_many_keys(store) if report.new_entries else [],
+        many_keys=find_many_keys(store) if written.new_entries else [],
         spellings=find_spellings(batch),
-        skipped=[*errors, *report.skipped],
+        skipped=[*errors, *written.skipped],
     )
 
 
