@@ -112,6 +112,10 @@ class Session:
         """Decide the launch after a fault in `pin` (`Pinning.pin_after_fault`)."""
         return self._pinning.pin_after_fault(call, pruned)
 
+    def check_hook(self, call: Call, candidate: Any) -> None:
+        """Refuse a config that its hook has changed to a banned one (`Pinning.check_hook`)."""
+        self._pinning.check_hook(call, candidate)
+
     def allowed(self, call: Call, pruned: Any) -> Any:
         """What the table's bans leave of the candidates that Triton is about to time (`Pinning.allowed`)."""
         return self._pinning.allowed(call, pruned)
