@@ -77,8 +77,8 @@ def _refuse_unknown_options(url: sa.URL, psycopg: Any) -> None:
     unknown = sorted(url.query.keys() - known)
     if unknown:
         raise UsageError(
-            f"the database URL has an unknown connection option {unknown[0]!r}; expected libpq's, such as sslmode or "
-            "connect_timeout"
+            f"the database URL has an unknown connection option {unknown[0]!r}; expected one of libpq, such as "
+            "sslmode or connect_timeout"
         )
     for name, value in url.query.items():
         if not isinstance(value, str) and name not in _REPEATED:
@@ -156,8 +156,8 @@ def prepare_new_sqlite(file: Path) -> None:
                 (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 if mode != "wal":
                     warn(
-                        "sqlite:///%s: this file system has no WAL mode (%s), so readers and the writer wait for each other; "
-                        "keep the file on a local disk, or use Postgres", file, mode,
+                        "sqlite:///%s: this file system does not support WAL mode (%s), so readers and writers block each "
+                        "other; keep the file on a local disk, or use Postgres", file, mode,
                     )  # fmt: skip
                 return
             except sqlite3.OperationalError as error:
@@ -272,7 +272,8 @@ def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None, 
     if getattr(error, "connection_invalidated", False):
         return UnreachableError(f"{where}: the connection was lost: {_first_line(original, url)}")
     if state is None and isinstance(error, sa.exc.OperationalError):
-        return UnreachableError(f"{where}: cannot connect: {_first_line(original, url)}")
+        reason = _first_line(original, url).removeprefix("connection failed: ")
+        return UnreachableError(f"{where}: cannot connect: {reason}")
     hint = "; run registry db check for details" if state in {"42P01", "42703"} else ""
     return DatabaseError(f"{where}: {_first_line(original, url)}{hint}")
 

@@ -94,7 +94,11 @@ def write_with_retries(
             may_succeed = isinstance(error, BusyError | UnreachableError)
             wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, not a secret
             if not may_succeed or time.monotonic() + wait > deadline:
-                warn("cannot write the recording to %s: %s", shown_url(url), error)
+                warn(
+                    "cannot write the recording to %s: %s",
+                    shown_url(url),
+                    str(error).removeprefix(f"{shown_url(url)}: "),
+                )
                 return False
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
