@@ -81,7 +81,7 @@ def export(
         float | None,
         typer.Option(
             metavar="PERCENT",
-            help="Refuse to slow down an entry of the table already in FILE by more than this.",
+            help="Write nothing if an entry of the table already in FILE would become slower by more than this.",
         ),
     ] = None,
     same_bits_as: Annotated[
@@ -165,7 +165,7 @@ def write_export(made: Export, output: Path | None) -> None:
         "{} kept the config of --same-bits-as: audits found no faster one with the same bits (see registry audit)": (
             made.kept_for_bits
         ),
-        "{} with votes that chose from other candidates than the newest recording (stale in registry winners)": (
+        "{} stale: some recordings chose from other candidates than the newest one (see registry winners)": (
             made.stale
         ),
     }

@@ -126,7 +126,7 @@ def _print_mixed_code(store: Store, selection: Selection) -> None:
 
 
 def split_of(split: int, total: int) -> str:
-    return f"{split:,} of {count_of(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
+    return f"ranks disagree on {split:,} of {count_of(total, 'entry')}"
 
 
 @command(*ALL, examples=("registry audit --arch sm90", "registry audit --kernel '*norm*' --findings --format json"))
@@ -299,7 +299,7 @@ def _print_no_kernel(store: Store, found: Explanation, target: Target) -> None:
 
 
 def _print_no_key(found: Explanation, kernel: str, key: str) -> None:
-    print_message(printable(f"key {key} of {kernel} has no config: no vote, pin or policy decides it"))
+    print_message(printable(f"key {key} of {kernel} has no elected config"))
     if found.predicted:
         return
     for near in found.nearest:

@@ -205,7 +205,7 @@ class Header:
         for name in _TEXTS:
             value = getattr(self, name)
             if value is not None and not check_text(value, (name,)) and name in {"run", "triton"}:
-                raise FormatError("an empty string; expected a name, or no such field", (name,))
+                raise FormatError("an empty string; expected a name", (name,))
         for name, least in _COUNTS.items():
             _check_count(getattr(self, name), least, name)
         if self.rank is not None and self.world_size is not None and self.rank >= self.world_size:

@@ -142,7 +142,8 @@ def _summary(found: DisagreementCost) -> Iterable[str]:
             )
     if clear := sum(gap is not None and not gap.is_within_noise for gap in found.gaps):
         # An average over several choices may hide what a single one shows beyond its noise.
-        yield f"Differs from the elected config beyond the noise: {clear} of {count_of(len(found.gaps), 'other choice')}."
+        choices = f"{clear} of {count_of(len(found.gaps), 'other choice')}"
+        yield f"{choices} {'differs' if clear == 1 else 'differ'} from the elected config by more than the noise."
 
 
 def _noise(slowdown: Slowdown) -> str:

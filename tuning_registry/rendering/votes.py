@@ -16,6 +16,7 @@ from tuning_registry.wording import count_of
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
     from tuning_registry.operations.election.tally import ConfigVotes, EntryVotes, Winner
+    from tuning_registry.operations.reports.unseen import PredictedLaunch
 
 _TIE: Final = "tie: decided by config text"
 _LONGEST_RANKS: Final = 60  # characters of a rank list in a table; more on a wide screen
@@ -136,7 +137,7 @@ def choice_line(choice: ConfigVotes, width: int, *, is_elected: bool) -> str:
     return f"{choice.count:>5}  {config}  {printable(voters_text(choice.voters))}"
 
 
-def entry_title(entry: EntryVotes) -> str:
+def entry_title(entry: EntryVotes | PredictedLaunch) -> str:
     """Arch and kernel, and the version group if it is known."""
     versions = [f"triton {entry.triton}" if entry.triton else "", f"{entry.package} {entry.version}".strip()]
     group = " ".join(filter(None, versions))

@@ -73,8 +73,10 @@ class TableComparison(Result):
             "triton": chosen.triton,
             "package": ", ".join(f"{name}={version}" for name, version in chosen.packages.items()),
         }
-        shown = "; ".join(f"{name} {value}" for name, value in filters.items() if value) or "all votes"
-        return shown + (f" (as filtered when it was exported on {self.logged_at[:10]})" if self.logged_at else "")
+        shown = "; ".join(f"{name} {value}" for name, value in filters.items() if value)
+        if not self.logged_at:
+            return shown or "all votes"
+        return f"{shown or 'all votes'}, like the export of {self.logged_at[:10]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

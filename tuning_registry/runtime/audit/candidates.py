@@ -49,7 +49,7 @@ def audit(call: Call, candidates: Sequence[Any], *, seeded: bool, limit_bytes: i
     except NotAuditable as reason:
         return AuditedEntry(skipped=str(reason))
     except torch.cuda.OutOfMemoryError:
-        return AuditedEntry(skipped="the device has no memory left for copies")
+        return AuditedEntry(skipped="there is not enough device memory for copies")
 
 
 class _Audit:
@@ -66,9 +66,9 @@ class _Audit:
             raise NotAuditable("its tensors are empty")
         needed = bytes_needed(memory)
         if needed > limit_bytes:
-            raise NotAuditable(f"copies would take {needed} bytes, more than audit_memory")
+            raise NotAuditable(f"copies would take {needed:,} bytes, more than audit_memory allows")
         if holds_addresses(memory):
-            raise NotAuditable("a tensor holds addresses")
+            raise NotAuditable("a tensor may hold memory addresses")
         self._call = call
         self._seeded = seeded
         self._originals = [Original(one, number if seeded else None) for number, one in enumerate(memory)]

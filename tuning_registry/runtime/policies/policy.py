@@ -116,7 +116,7 @@ class AutotunePolicy:
     split_repeats: int = field(
         default=2,
         metadata=declare(
-            "Number of ranks that time each candidate if the timing is shared.",
+            "With --split, number of ranks that time each candidate.",
             check_repeats, parse=parse_integer, metavar="RANKS",
         ),
     )  # fmt: skip
@@ -195,7 +195,7 @@ class AutotunePolicy:
     audit_memory: int = field(
         default=2 << 30,
         metadata=declare(
-            "Limit in bytes on the memory for copies of an audited call. Calls that need more are not audited.",
+            "Memory limit, in bytes, for copies of an audited call's tensors. Calls that need more are not audited.",
             check_bytes, parse=parse_integer, metavar="BYTES",
         ),
     )  # fmt: skip
