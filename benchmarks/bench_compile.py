@@ -183,7 +183,7 @@ def launched(answer: dict[str, Any]) -> dict[tuple[str, str], str]:
     return {(kernel, key): config for kernel, key, config, _ in answer["choices"] if not kernel.startswith("torch._")}
 
 
-def other_table(kernels: Any, pruned: str) -> Any:
+def other_table(kernels: Any) -> Any:
     """A table with another config for every key, that pruning leaves."""
     changed: dict[str, dict[str, Any]] = {}
     for kernel, entries in kernels.items():
@@ -211,10 +211,9 @@ def main() -> None:
 
 def measure(bench: Bench) -> None:
     """Run the processes one after the other, then check."""
-    from compile_kernels import PROGRAMS
-
     import torch
     import triton
+    from compile_kernels import PROGRAMS
 
     major, minor = torch.cuda.get_device_capability()
     arch = f"sm{major}{minor}"
@@ -241,7 +240,7 @@ def measure(bench: Bench) -> None:
         bench.finish(f"pinned {i}", process)
     bench.run("pinned warm", "pinned0", every, **pinned)
     bench.run("pinned eager", "eager", user, compiled=False, **pinned)
-    write(arch, other_table(merged, "pruned_sum"), tables / f"{arch}.json", triton=triton.__version__)
+    write(arch, other_table(merged), tables / f"{arch}.json", triton=triton.__version__)
     bench.run("table changed", "pinned0", user, **pinned)
     bench.run("table changed eager", "eager2", user, compiled=False, **pinned)
     (tables / f"{arch}.json").unlink()
@@ -253,7 +252,7 @@ def measure(bench: Bench) -> None:
 def check(bench: Bench, merged: Any, user: list[str]) -> None:
     """Print which claims hold; exit 1 if one does not."""
     a = bench.answers
-    changed = other_table(merged, "")
+    changed = other_table(merged)
     table = {(kernel, key): config_text(config) for kernel, entries in merged.items() for key, config in entries.items()}
     new = {(kernel, key): config_text(config) for kernel, entries in changed.items() for key, config in entries.items()}
     step = {name: sum(a[name]["results"][p]["step_us"] for p in user) for name in ("stock warm", "pinned warm")}

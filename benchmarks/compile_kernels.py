@@ -1,6 +1,6 @@
 """The kernels and compiled programs of `bench_compile.py`."""
 
-# ruff: noqa: ANN001, ANN201, N803, N806 - kernels are written as Triton reads them
+# ruff: noqa: ANN001, N803 - kernels are written as Triton reads them
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
 # (Triton and torch come without types, or not at all.)
@@ -47,7 +47,7 @@ def even_sum(x, out, n, stride, BLOCK: tl.constexpr, EVEN: tl.constexpr) -> None
     tl.store(out + row, tl.sum(acc))
 
 
-def _not_small(configs: list[Any], named: dict[str, Any], **_: Any) -> list[Any]:
+def _not_small(configs: list[Any], _: dict[str, Any], **__: Any) -> list[Any]:
     return [config for config in configs if config.kwargs["BLOCK"] >= 128]
 
 
