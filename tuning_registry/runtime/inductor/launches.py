@@ -81,7 +81,7 @@ class CompiledLaunches:
         if not self._leaves_notes or not configs:
             return None
         defined = define(kernel, configs, arguments)
-        if defined is None or len(defined.call.autotuner.configs) < 2:  # noqa: PLR2004 - nothing to choose
+        if defined is None or len(defined.call.autotuner.configs) < 2:
             return None
         decisions: list[Decision[Any]] = []
         pruned: list[Any] = []
@@ -179,7 +179,7 @@ class CompiledLaunches:
 
     def selected(self, operation: str, inputs: str, timings: Mapping[Any, float], *, was_cached: bool) -> None:
         """Note Inductor's choice between templates and library functions for an operation."""
-        if len(timings) < 2:  # noqa: PLR2004 - nothing to choose
+        if len(timings) < 2:
             return
         best = min(timings, key=lambda choice: timings[choice])
         described = getattr(best, "description", "") or getattr(best, "name", "")
