@@ -202,6 +202,14 @@ class TableSource:
             if "file" in table.provenance
         ]
 
+    def selection(self, arch: str) -> str:
+        """The selection digest of the table of an architecture.
+
+        Raises:
+            LaunchError: As for `table`.
+        """
+        return self._digest(self.table(arch))
+
     def used(self) -> str:
         """The table files that launches were looked up in, with their digests; empty if there are none."""
         files = [

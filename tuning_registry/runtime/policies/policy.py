@@ -199,6 +199,13 @@ class AutotunePolicy:
             check_bytes, parse=parse_integer, metavar="BYTES",
         ),
     )  # fmt: skip
+    torch_compile: str = field(
+        default="on",
+        metadata=declare(
+            "Kernels under torch.compile: on treats them like other launches, off leaves Inductor alone.",
+            one_of(("on", "off")), choices=("on", "off"),
+        ),
+    )  # fmt: skip
     chaos: bool = field(
         default=False,
         metadata=declare(

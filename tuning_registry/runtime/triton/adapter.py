@@ -110,10 +110,15 @@ class Adapter:
         self._at_first = None
         self.patches.take_out_one("run")
 
+    def settle_first(self) -> None:
+        """Let `at_first` decide, before the first launch; does nothing later."""
+        if self._at_first is not None:
+            self._at_first(self._handler, self)
+
     def _make_first(self, original: Any) -> Any:
         def run(autotuner: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if self._at_first is not None and self._attached:
-                guarded("choosing the mode", self._at_first, self._handler, self)
+            if self._attached:
+                guarded("choosing the mode", self.settle_first)
             now = vars(self._class)["run"]
             return (original if now is run else now)(autotuner, *args, **kwargs)
 
