@@ -10,7 +10,7 @@ import sqlalchemy as sa
 # Not Alembic's default name, which MLflow and Optuna use in a shared database.
 VERSION_TABLE: Final = "tuning_registry_alembic_version"
 # Every revision ever released, oldest first; the last is what this schema declares.
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0010")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0010")
 HEAD: Final = REVISIONS[-1]
 
 CURRENT: Final = ""  # in `recordings.superseded_at`: it counts
@@ -224,6 +224,22 @@ audits = sa.Table(
     sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
     sa.Column("block_id", Id, nullable=False),
     sqlite_with_rowid=False,
+)
+
+# Recordings that ranks have appended and that are not folded into votes yet. A row is deleted by the transaction that
+# writes its votes. A rank needs the right to insert here, and no other.
+PENDING: Final = "pending"
+REFUSED: Final = "refused"
+hand_ins = sa.Table(
+    "hand_ins",
+    metadata,
+    sa.Column("id", ByteText, primary_key=True),  # made by the rank, so that a retry cannot append twice
+    sa.Column("received_at", ByteText, nullable=False),  # UTC, ISO 8601
+    sa.Column("version", sa.Integer, nullable=False),  # of the payload's form (`formats.hand_ins`)
+    sa.Column("payload", sa.LargeBinary, nullable=False),  # the compressed recording
+    sa.Column("state", ByteText, nullable=False),  # PENDING or REFUSED
+    sa.Column("error", ByteText),  # why it was refused
+    sa.Index(None, "state", "received_at"),
 )
 
 # What Triton needs to compile kernels without a launch. `text` is the canonical JSON of a `Specialization`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,11 +20,15 @@ class Writing(Reading):
     Args:
         connection: Holds the write lock.
         created: Whether this transaction has created the schema.
+        check: Called once the lock is held, if it is taken late.
     """
 
-    def __init__(self, connection: sa.Connection, *, created: bool) -> None:
+    def __init__(
+        self, connection: sa.Connection, *, created: bool, check: Callable[[sa.Connection], None] | None = None
+    ) -> None:
         super().__init__(connection)
         self.created = created
+        self._check = check
 
     def supersede(self, recording_ids: Sequence[int], now: str) -> None:
         """Mark recordings as superseded: kept, but no longer counted.
@@ -69,6 +73,38 @@ class Writing(Reading):
         """
         for chunk in in_chunks(ids):
             self.connection.execute(sa.update(table).where(table.c.id.in_(chunk)).values(withdrawn_at=withdrawn_at))
+
+    def lock(self) -> None:
+        """Take the write lock, in a transaction that has only claimed hand-ins so far (`Store.folding`).
+
+        Raises:
+            SchemaError: The schema was upgraded meanwhile.
+            BusyError: Another process kept the lock.
+        """
+        dialects.take_write_lock(self.connection)
+        if self._check is not None:
+            self._check(self.connection)
+
+    def delete_hand_ins(self, ids: Sequence[str]) -> None:
+        """Delete hand-ins whose votes this transaction writes."""
+        table = schema.hand_ins
+        for chunk in in_chunks(ids):
+            self.connection.execute(sa.delete(table).where(table.c.id.in_(chunk)))
+
+    def refuse_hand_ins(self, errors: Mapping[str, str]) -> None:
+        """Keep hand-ins that cannot become votes, with the reasons, by id."""
+        table = schema.hand_ins
+        for identity, error in errors.items():
+            self.connection.execute(
+                sa.update(table).where(table.c.id == identity).values(state=schema.REFUSED, error=error)
+            )
+
+    def retry_refused(self) -> None:
+        """Make refused hand-ins pending again."""
+        table = schema.hand_ins
+        self.connection.execute(
+            sa.update(table).where(table.c.state == schema.REFUSED).values(state=schema.PENDING, error=None)
+        )
 
     def insert_override(self, event: Mapping[str, Any], config: str) -> int:
         """Append an override event; its id.
