@@ -122,7 +122,7 @@ class CompileAhead:
     def _compile(self, kernels: Sequence[Specialization], cached: int) -> None:
         local_size, local_rank = launched_local_size() or 1, launched_local_rank() or 0
         workers = min(workers_beside(local_size), len(kernels))
-        first = len(kernels) * (local_rank % local_size) // local_size
+        first = len(kernels) * (local_rank % local_size) // local_size  # ranks that share a cache begin apart
         began = time.monotonic()
         with self._lock:
             if self._is_over:
