@@ -14,7 +14,6 @@ from tuning_registry.cli.console import is_stdout, print_data, print_message, wr
 from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import DatabaseError, UsageError, printable
-from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.rendering.base import Format
@@ -70,6 +69,13 @@ def export(
             "configs for keys that are not in the table.",
         ),
     ] = False,
+    no_compile_data: Annotated[
+        bool,
+        typer.Option(
+            "--no-compile-data",
+            help="Do not write the file beside the table from which jobs compile its kernels in the background.",
+        ),
+    ] = False,
     generalize: Annotated[
         float | None,
         typer.Option(
@@ -108,6 +114,7 @@ def export(
         policy=policy,
         ties=ties,
         evidence=not no_evidence,
+        compile_data=not no_compile_data and not is_stdout(output),
         generalize_percent=generalize,
         max_regression_percent=max_regression,
         replaced=_replaced_table(output) if max_regression is not None else None,
@@ -142,14 +149,16 @@ def _remember(store: Store, made: Export, selection: Selection, options: ExportO
 
 def write_export(made: Export, output: Path | None) -> None:
     """Write a table to its file or stdout, and print a summary."""
+    from tuning_registry.operations.tables.compile_data import write_table_files
     from tuning_registry.operations.tables.exported import UNKNOWN_DEVICE
 
+    beside: Path | None = None
     if output is None or is_stdout(output):
         where = "stdout"
         write_stdout(made.data)
     else:
         where = printable(str(output))
-        write_atomically(output, made.data)
+        beside = write_table_files(made, output)
     print_message(
         f"wrote {count_of(made.entries, 'entry')} to {where}: {made.disagreements:,} with disagreement "
         f"({made.ties:,} decided by tie-break), {made.dropped:,} left out by thresholds"
@@ -191,6 +200,11 @@ def write_export(made: Export, output: Path | None) -> None:
         print_message(
             f"evidence on {count_of(made.evidence.keys, 'key')} ({made.evidence.size / 1000:,.1f} kB), used for keys "
             "that are not in the table"
+        )
+    if beside is not None:
+        print_message(
+            f"compile data on {made.compile_data.keys:,} of {count_of(made.entries, 'entry')} in {printable(beside.name)}, "
+            "from which jobs compile the kernels in the background"
         )
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""

@@ -240,6 +240,7 @@ def _start(policy: AutotunePolicy, *, suspends: bool = False, is_open: bool = Fa
     guarded("logging the start", log_start, policy, session.tables)
     if session.pins:
         guarded("preparing recorded keys", session.tables.put_to_work)
+        guarded("compiling ahead", session.compile_ahead.begin, session.tables)
     return before
 
 

@@ -38,6 +38,7 @@ from tuning_registry.runtime.policies.fields import (
     parse_flag,
     parse_integer,
     parse_names,
+    parse_on_off,
     parse_paths,
     parse_split,
 )
@@ -204,6 +205,14 @@ class AutotunePolicy:
         metadata=declare(
             "Kernels under torch.compile: on treats them like other launches, off leaves Inductor alone.",
             one_of(("on", "off")), choices=("on", "off"),
+        ),
+    )  # fmt: skip
+    compile_ahead: bool = field(
+        default=True,
+        metadata=declare(
+            "Compile the table's kernels in the background of a pinned job, from the file that export writes beside the "
+            "table; while recording, keep what that file needs. 0 turns both off.",
+            check_flag, parse=parse_on_off, metavar="1|0",
         ),
     )  # fmt: skip
     chaos: bool = field(

@@ -40,6 +40,7 @@ from tuning_registry.runtime.job.place import (
     launched_local_rank,
 )
 from tuning_registry.runtime.recording.audits import Audits
+from tuning_registry.runtime.recording.compiled import Compiled
 from tuning_registry.runtime.recording.background_writer import INTERVAL_S, BackgroundWriter
 from tuning_registry.runtime.recording.facts import find_hardware
 from tuning_registry.runtime.recording.hand_in import BUDGET_S, HandIn
@@ -103,6 +104,7 @@ class Recorder:
         self._modules_seen: set[str] = set()
         self._notes = Notes()
         self._audits = Audits()
+        self._compiled = Compiled()
         self._writer = BackgroundWriter(self._write, self._interval_s, self._complete, stall_s=_STALL_S)
         self._file = RecordingFile(self._prefix, self._beat)
         self._finished = False
@@ -197,6 +199,8 @@ class Recorder:
         timings = timings_of(tuning.timings)
         config = None if tuning.winner is None else live_config_text(tuning.winner)
         source = guarded("reading the source of a kernel", source_hash, tuning.autotuner)
+        if config is not None and tuning.compiled is not None and live_config_text(tuning.compiled[0]) == config:
+            self._compiled.keep(entry, config, tuning.compiled[1])  # before the vote, so that no state has one without it
         has_time = all(timing.median_ms is not None for timing in timings if timing.config == config)
         if isinstance(tuning.candidates, Share):
             self.observe(entry, config, REASONS.get(tuning.origin, IN_SHARE), timings, source)
@@ -292,7 +296,7 @@ class Recorder:
             triton=installed_triton() or None, packages=packages, modules=modules, source=self._source,
             id=self._id, attempt=launched_attempt(), local_rank=launched_local_rank(), device_uuid=device.uuid,
             hardware=self._hardware or Hardware(), sources=self._notes.sources(),
-            extra=self._audits.extra() | self._split.extra(),
+            extra=self._audits.extra() | self._split.extra() | self._compiled.extra(),
         )  # fmt: skip
 
     def _write(self) -> bool:
