@@ -9,6 +9,7 @@ import typer
 
 from tuning_registry.cli.commands import Target, command, database_of, nothing_matches
 from tuning_registry.cli.console import print_data, print_message
+from tuning_registry.cli.hand_ins import print_fold
 from tuning_registry.cli.options import Db, ExitCode, FormatOption, StatedPackages, StatedTriton
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import printable
@@ -73,7 +74,7 @@ def ingest(
         bool, typer.Option("--keep-going", help="Skip recordings that cannot be ingested, list them, and exit 1.")
     ] = False,
 ) -> None:
-    """Ingest per-rank recordings, timings and Triton caches into the database, all or nothing."""
+    """Ingest per-rank recordings, timings and Triton caches into the database, all or nothing; then fold hand-ins."""
     from tuning_registry.operations.ingest.ingest import IngestOptions
     from tuning_registry.operations.ingest.ingest import ingest as ingest_paths
 
@@ -88,11 +89,13 @@ def ingest(
         replace=replace,
         keep_going=keep_going,
     )
-    store = target.open()
+    store = target.open(says_pending=False)
     with show_progress("writing to the database") as work:
         report = ingest_paths(store, paths, options, work.track, work.step)
     _print_notes(report)
     print_message(f"ingested {report}")
+    if report.folded is not None:
+        print_fold(report.folded)
     if report.skipped:
         raise typer.Exit(1)
 

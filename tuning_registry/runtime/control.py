@@ -308,7 +308,7 @@ def _switch(session: Session | None, adapter: Adapter | None, *, suspends: bool 
         adapter.attach(previous)
     elif previous is not None:
         previous.detach()
-    if session is not None and adapter is not None and session.policy.torch_compile == "on":
+    if session is not None and adapter is not None and session.policy.torch_compile:
         _seams.watch(CompiledLaunches(session, adapter.settle_first))
     else:
         _seams.unwatch()

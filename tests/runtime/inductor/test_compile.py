@@ -235,7 +235,7 @@ def test_off_leaves_inductor_alone_and_says_what_was_not_pinned(
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     original = CachingAutotuner.precompile
-    pin(tmp_path, {KEY: config(128, 2)}, torch_compile="off")
+    pin(tmp_path, {KEY: config(128, 2)}, torch_compile=False)
     assert CachingAutotuner.precompile is original
     run(lambda x: kernels.call(kernels.add, x))
     assert machine.of(machine.timed) == ALL

@@ -14,6 +14,7 @@ from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.election.shares import Shares
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
+from tuning_registry.operations.ingest.hand_ins import count_hand_ins
 from tuning_registry.operations.mixed_code import find_mixed_code
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.rules.similar_names import similar_names
@@ -59,7 +60,7 @@ def describe_status(store: Store) -> dict[str, Any]:
         status["engine"] = reading.engine_name()
         mixed = find_mixed_code(reading, Selection())
         gaps = [entry for entry in Shares(VotesByShape(reading, Selection())).entries() if entry.untimed]
-    runs = list_runs(store)
+    runs, hand_ins = list_runs(store), count_hand_ins(store)
     counting = [run for run in runs if not run.withdrawn_at]
     status |= {
         "runs": len(runs),
@@ -71,6 +72,9 @@ def describe_status(store: Store) -> dict[str, Any]:
         "votes": sum(run.votes for run in counting),
         **current,
         "kernels_with_mixed_code": len(mixed),
+        "pending_hand_ins": hand_ins.pending,
+        "refused_hand_ins": hand_ins.refused,
+        "oldest_pending_hand_in": hand_ins.oldest_pending_at,
     }
     if gaps:
         status["untimed"] = list(map(str, gaps))

@@ -200,11 +200,11 @@ class AutotunePolicy:
             check_bytes, parse=parse_integer, metavar="BYTES",
         ),
     )  # fmt: skip
-    torch_compile: str = field(
-        default="on",
+    torch_compile: bool = field(
+        default=True,
         metadata=declare(
-            "Kernels under torch.compile: on treats them like other launches, off leaves Inductor alone.",
-            one_of(("on", "off")), choices=("on", "off"),
+            "Record and pin kernels under torch.compile like other launches. 0 leaves Inductor alone.",
+            check_flag, parse=parse_on_off, metavar="1|0",
         ),
     )  # fmt: skip
     compile_ahead: bool = field(
