@@ -47,7 +47,7 @@ class Writing(Reading):
             )
 
     def delete_replaced(self, recording_id: int, retracted: Sequence[int], *, timings: bool) -> None:
-        """Delete what a later state of a recording states anew: observations and counts of votes, and maybe timings.
+        """Delete rows that a later state of a recording states anew: observations, counts of votes, and maybe timings.
 
         Args:
             recording_id: The recording.

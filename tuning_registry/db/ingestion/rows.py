@@ -10,13 +10,14 @@ from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
-from tuning_registry.db import dialects, schema
+from tuning_registry.db import dialects, packing, schema
 from tuning_registry.db.ingestion.audits import audits_to_write, insert_audits
 from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.ingestion.headers import write_headers
 from tuning_registry.db.ingestion.pending import KINDS, TimedEntry
 from tuning_registry.db.ingestion.plan import Growth, IngestPlan
 from tuning_registry.db.ingestion.specializations import compiled_to_write, insert_compiled
+from tuning_registry.db.timing_blocks import TimingBlock
 from tuning_registry.db.writing import Writing
 from tuning_registry.model.names import lookup_key, top_module
 
@@ -97,6 +98,8 @@ class _Ingestion:
         self._insert_timings()
         insert_audits(self._transaction, self._audited, self._entry_ids)
         insert_compiled(self._transaction, self._compiled, self._entry_ids)
+        if packing.is_due(self._timing.values()) and dialects.may_delete(self._transaction.connection, schema.timings):
+            packing.pack_entries(self._transaction, sorted({self._entry_ids[entry] for entry, _ in self._timed}))
         return new_entries
 
     def _insert_entries(self) -> int:
@@ -142,7 +145,15 @@ class _Ingestion:
             (entries[entry], text, _without(sets[entry, text], self._has_set.get((entry, text))))
             for entry, text in self._sets
         )
-        self._insert_groups(schema.candidate_sets, ("entry_id", "fingerprint"), groups, self._timing, _ignore)
+        few = []
+        for group in groups:
+            entry, fingerprint, positions = group
+            recordings = sorted(self._timing[position] for position in positions if position in self._timing)
+            if len(recordings) < packing.LEAST:
+                few.append(group)
+            else:
+                packing.insert_set_blocks(self._transaction, entry, fingerprint, recordings)
+        self._insert_groups(schema.candidate_sets, ("entry_id", "fingerprint"), few, self._timing, _ignore)
 
     def _insert_observations(self) -> None:
         rows = [
@@ -169,33 +180,53 @@ class _Ingestion:
             report(sum(len(row[2]) for row in rows))
 
     def _insert_timings(self) -> None:
-        """Insert the rows in the order of their key, a bounded number at a time."""
-        rows = self._timing_rows()
+        """Insert blocks of many recordings, and the others as rows in the order of their key; bounded in memory."""
+        few: list[tuple[int, TimedEntry, list[int | None]]] = []
+        for entry, one in self._timed:
+            ids = self._recordings_of(entry, one)
+            if len(ids) - ids.count(None) < packing.LEAST:
+                few.append((entry, one, ids))
+            else:
+                packing.insert_timing_blocks(self._transaction, self._entry_ids[entry], self._blocks(one, ids))
+                self._report((len(ids) - ids.count(None)) * len(one.configs))
+        rows = self._timing_rows(few)
         while part := list(itertools.islice(rows, _TIMING_ROWS)):
             dialects.insert_timings(self._transaction.connection, part)
             self._report(len(part))
 
-    def _timing_rows(self) -> Iterator[tuple[Any, ...]]:
+    def _recordings_of(self, entry: int, one: TimedEntry) -> list[int | None]:
+        """The recording of each position of a timed entry; None if its timings are not written."""
+        nobody: AbstractSet[int] = frozenset()
+        held = self._has_timed.get(entry, nobody)
+        return [None if position in held else self._timing.get(position) for position in one.positions]
+
+    def _blocks(self, one: TimedEntry, ids: Sequence[int | None]) -> Iterator[TimingBlock]:
+        """The timings of an entry as blocks of similar size."""
+        kept = sorted((identity, place) for place, identity in enumerate(ids) if identity is not None)
+        recordings, places = [identity for identity, _ in kept], [place for _, place in kept]
+        configs = sorted((self._config_ids[config], place) for place, config in enumerate(one.configs))
+        columns = [column for figures in zip(*(one.columns_of(place) for _, place in configs), strict=True)
+                   for column in figures]  # fmt: skip
+        if places != list(range(len(ids))):
+            columns = [array("d", map(column.__getitem__, places)) for column in columns]
+        for part in packing.even_parts(recordings):
+            yield TimingBlock(
+                tuple(config for config, _ in configs), recordings[part], [column[part] for column in columns]
+            )
+
+    def _timing_rows(self, timed: Sequence[tuple[int, TimedEntry, list[int | None]]]) -> Iterator[tuple[Any, ...]]:
         """Entry, config and recording id, median, 20th and 80th percentile in ms."""
-        timed: Sequence[tuple[int, TimedEntry]] = self._timed
         in_order = sorted(
             (self._entry_ids[entry], self._config_ids[config], number, place)
-            for number, (entry, one) in enumerate(timed)
+            for number, (entry, one, _) in enumerate(timed)
             for place, config in enumerate(one.configs)
         )
-        nobody: AbstractSet[int] = frozenset()
-        ids = [
-            [
-                None if position in self._has_timed.get(entry, nobody) else self._timing.get(position)
-                for position in one.positions
-            ]
-            for entry, one in timed
-        ]
         rows = itertools.chain.from_iterable(
-            zip(itertools.repeat(entry), itertools.repeat(config), ids[number], *timed[number][1].columns_of(place))
+            zip(itertools.repeat(entry), itertools.repeat(config), ids, *one.columns_of(place))
             for entry, config, number, place in in_order
+            for _, one, ids in [timed[number]]
         )
-        return filter(_has_recording, rows) if any(None in some for some in ids) else rows
+        return filter(_has_recording, rows) if any(None in ids for _, _, ids in timed) else rows
 
 
 def _ignore(_: int) -> None:
