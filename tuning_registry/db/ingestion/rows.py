@@ -52,6 +52,25 @@ def write_plan(
     return _Ingestion(transaction, batch, ids, list(plan.grows.values()), report).write()
 
 
+def insert_entries(transaction: Writing, batch: Batch, numbers: AbstractSet[int]) -> tuple[dict[int, int], int]:
+    """Ids of entries by their number in the batch, and how many were inserted."""
+    rows: dict[str, dict[str, Any]] = {}
+    digests: dict[int, str] = {}
+    for number in sorted(numbers):
+        arch, kernel, key = batch.entries[number]
+        digest = digests[number] = batch.entry_digest(number)
+        rows[digest] = {"arch": arch, "kernel": kernel, "key": key, "device": batch.devices[number],
+                        "lookup_key": lookup_key(key), "module": top_module(kernel)}  # fmt: skip
+    ids, new = transaction.insert_missing(schema.entries, rows)
+    return {number: ids[digest] for number, digest in digests.items()}, new
+
+
+def insert_configs(transaction: Writing, batch: Batch, numbers: AbstractSet[int]) -> dict[int, int]:
+    """Ids of configs by their number in the batch; inserts those that are new."""
+    ids = transaction.insert_configs([batch.configs[number] for number in numbers])
+    return {number: ids[batch.configs[number]] for number in numbers}
+
+
 class _Ingestion:
     """The content of recordings that have their ids.
 
@@ -106,24 +125,14 @@ class _Ingestion:
         numbers = {entry for entry, _ in [*self._choices, *self._sets, *self._timed]}
         numbers |= {entry for _, entry, _, _ in self._observed} | {entry for _, entry, _ in self._audited}
         numbers |= {entry for entry, _, _ in self._compiled}
-        rows: dict[str, dict[str, Any]] = {}
-        digests: dict[int, str] = {}
-        for number in sorted(numbers):
-            arch, kernel, key = self._batch.entries[number]
-            digest = digests[number] = self._batch.entry_digest(number)
-            rows[digest] = {"arch": arch, "kernel": kernel, "key": key,
-                            "lookup_key": lookup_key(key), "module": top_module(kernel)}  # fmt: skip
-        ids, new = self._transaction.insert_missing(schema.entries, rows)
-        self._entry_ids = {number: ids[digest] for number, digest in digests.items()}
+        self._entry_ids, new = insert_entries(self._transaction, self._batch, numbers)
         return new
 
     def _insert_configs(self) -> None:
         numbers = {config for _, config in self._choices}
         numbers |= {config for _, timed in self._timed for config in timed.configs}
         numbers |= {config for _, _, config, _ in self._observed if config is not None}
-        texts = self._batch.configs
-        ids = self._transaction.insert_configs([texts[number] for number in numbers])
-        self._config_ids = {number: ids[texts[number]] for number in numbers}
+        self._config_ids = insert_configs(self._transaction, self._batch, numbers)
 
     def _insert_votes(self) -> None:
         entries, configs, votes = self._entry_ids, self._config_ids, self._batch.votes

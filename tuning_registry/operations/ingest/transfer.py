@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tuning_registry.db.ingestion.batch import Batch
+from tuning_registry.db.ingestion.curated import CuratedPlan, write_curated
 from tuning_registry.db.ingestion.plan import IngestPlan
 from tuning_registry.db.ingestion.rows import write_plan
 from tuning_registry.db.store import Store
@@ -13,6 +15,7 @@ from tuning_registry.db.writing import Writing
 from tuning_registry.model.names import is_known_arch
 from tuning_registry.model.records import Recording
 from tuning_registry.operations.ingest.attribution import Attribution
+from tuning_registry.operations.ingest.curated import plan_curated
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.placement import plan_ingest
 from tuning_registry.operations.ingest.report import IngestReport
@@ -33,7 +36,7 @@ def write_batch(
     store: Store, batch: Batch, options: IngestOptions, report: Callable[[int, int], None] | None = None
 ) -> IngestReport:
     """Insert the new content of a batch, in one transaction; for `report`, see `ingest`."""
-    if not batch.pending:
+    if not batch.pending and not batch.curated:
         return IngestReport()
     with store.writing() as transaction:
         written, _ = place_batch(transaction, batch, options, report)
@@ -47,9 +50,23 @@ def place_batch(
     now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
     plan = plan_ingest(transaction, batch, replace=options.replace, keep_going=options.keep_going,
                        moves=options.as_run is None)  # fmt: skip
+    curated = plan_curated(transaction, batch, replace=options.replace, keep_going=options.keep_going)
     counts = _counts(batch, plan)
-    new_entries = write_plan(transaction, batch, plan, now, _summing(report, counts["votes"] + counts["timings"]))
-    return _report(batch, plan, counts, new_entries=new_entries, created=transaction.created), plan
+    summing = _summing(report, counts["votes"] + counts["timings"])
+    new_entries = write_plan(transaction, batch, plan, now, summing) + write_curated(transaction, batch, curated, now)
+    written = _report(batch, plan, counts, new_entries=new_entries, created=transaction.created)
+    return _with_curated(written, curated), plan
+
+
+def _with_curated(report: IngestReport, plan: CuratedPlan) -> IngestReport:
+    return replace(
+        report,
+        files=len(plan.inserts) + len(plan.revives),
+        curated=plan.choices,
+        already=report.already + plan.already,
+        replaced=report.replaced + len(plan.supersedes),
+        skipped=[*report.skipped, *plan.refused],
+    )
 
 
 def _counts(batch: Batch, plan: IngestPlan) -> dict[str, int]:
