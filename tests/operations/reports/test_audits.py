@@ -204,7 +204,7 @@ def test_the_command_lists_findings_with_the_command_that_bans(cli: Cli, store: 
     assert cli("ingest", path).exit_code == 0
     shown = cli("audit")
     assert shown.exit_code == 0
-    assert "pkg.k, key M=1: B=64 num_warps=4 num_stages=3: outside the tolerance in 1 of 1 recording" in shown.stderr
+    assert "pkg.k, key M=1:\n  B=64 num_warps=4 num_stages=3: outside the tolerance in 1 of 1 recording" in shown.stderr
     assert "nondeterministic in 1 of 1 recording" in shown.stderr
     assert "all candidates of these kernels give equal bits: config_invariant=pkg.free" in shown.stderr
     assert "3 audited entries, 2 with findings" in shown.stderr
@@ -225,6 +225,16 @@ def test_the_command_lists_findings_with_the_command_that_bans(cli: Cli, store: 
     assert cli("audit", "--kernel", "pkg.free", "--exit-code").exit_code == 0
     assert cli("audit", "--kernel", "nothing", "--exit-code").exit_code == 1
     assert "no recorded kernel belongs to this package" in error_of(cli("audit", "--package", "nobody=1"))
+
+
+def test_without_a_majority_no_ban_is_suggested(cli: Cli, tmp_path: Path) -> None:
+    entries = {"pkg.k": {"M=1": entry("abc", flags=(0, 2, 2), difference=2.0)}}
+    cli("ingest", recording(tmp_path, 0, {"pkg.k": {"M=1": 0}}, entries))
+    shown = cli("audit", "--exit-code")
+    assert shown.exit_code == 1
+    assert shown.stderr.count("outside the tolerance") == 2
+    assert "\n  At most half of the candidates agree, so no ban is suggested.\n" in shown.stderr
+    assert "registry ban" not in shown.stderr
 
 
 def test_a_pin_that_lifts_a_ban_opens_the_finding_again(cli: Cli, tmp_path: Path) -> None:
