@@ -177,7 +177,7 @@ def _resolved(
 
 def _is_off() -> bool:
     """Whether the environment turns every policy off."""
-    return os.environ.get(variable_of("mode"), "").strip() == "off"
+    return os.environ.get(variable_of("mode"), "").strip().lower() == "off"
 
 
 def _goes_on(policy: AutotunePolicy) -> bool:
@@ -201,7 +201,11 @@ def _warn_of_unused_variables(policy: AutotunePolicy) -> None:
     """Warn if the environment, or the options of `python -m tuning_registry.runtime`, contradict a given policy."""
     try:
         names, stated = environment_fields(), policy_from_environment()
-    except (FormatError, OSError, RuntimeError):
+    except FormatError as fault:  # one of them may have been meant as the kill switch
+        warn("install() was given a policy, so the environment is ignored; it also has a value that is not accepted: %s",
+             fault)  # fmt: skip
+        return
+    except (OSError, RuntimeError):
         return  # they are not used, so their errors do not matter
     # Used with any policy: the variable's tables are searched after the policy's, and its run names unnamed jobs.
     honoured = {"table_path"} | ({"run"} if policy.run is None else set())

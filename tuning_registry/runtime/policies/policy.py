@@ -64,7 +64,7 @@ class AutotunePolicy:
             "What to do: auto (Triton tunes as usual), record (the same, and choices are recorded), pinned (nothing is "
             "timed) or off (nothing is patched). TUNING_REGISTRY_MODE=off overrides a policy that a script installs. Default: "
             "record if a record path is given, pinned if determinism is requested, otherwise auto.",
-            one_of(MODES, optional=True), choices=MODES,
+            one_of(MODES, optional=True), choices=MODES, parse=str.lower,
         ),
     )  # fmt: skip
     modules: tuple[str, ...] = field(

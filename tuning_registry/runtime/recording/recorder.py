@@ -196,12 +196,12 @@ class Recorder:
 
     def keep(self, entry: Entry, tuning: Tuning) -> None:
         """Record Triton's choice: a vote if it was timed here, otherwise an observation with the reason."""
-        timings = timings_of(tuning.timings)
+        timings = timings_of(entry[1], tuning.timings)
         config = None if tuning.winner is None else live_config_text(tuning.winner)
         source = guarded("reading the source of a kernel", source_hash, tuning.autotuner)
         if config is not None and tuning.compiled is not None and live_config_text(tuning.compiled[0]) == config:
             self._compiled.keep(entry, config, tuning.compiled[1])  # before the vote, so that no state has one without it
-        has_time = all(timing.median_ms is not None for timing in timings if timing.config == config)
+        has_time = any(timing.median_ms is not None for timing in timings if timing.config == config)
         if isinstance(tuning.candidates, Share):
             self.observe(entry, config, REASONS.get(tuning.origin, IN_SHARE), timings, source)
         elif tuning.origin != TIMED or (config is not None and not has_time):

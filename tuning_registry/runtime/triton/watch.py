@@ -303,4 +303,4 @@ def is_no_number(timing: Any) -> bool:
 
 
 def _median(timing: Any) -> Any:
-    return timing[0] if isinstance(timing, list | tuple) else timing
+    return timing[0] if isinstance(timing, list | tuple) and timing else timing
