@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import shutil
 import statistics
@@ -90,9 +91,7 @@ def process(name: str, arguments: list[str], cache: Path, **variables: str) -> d
         "TUNING_REGISTRY_RUN": "cold",
     }  # fmt: skip
     start = time.perf_counter()
-    code = "import logging, sys; logging.basicConfig(level=logging.DEBUG); sys.argv[:] = sys.argv[1:]; import runpy; " \
-           "runpy.run_path(sys.argv[0], run_name='__main__')"  # fmt: skip
-    command = [sys.executable, "-W", "ignore", "-c", code, __file__, "--work", *arguments]
+    command = [sys.executable, "-W", "ignore", __file__, "--work", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{name}: exit {done.returncode}\n{done.stderr[-3000:]}")
@@ -130,6 +129,7 @@ def main() -> None:
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.work:
+        logging.basicConfig(level=logging.DEBUG)
         print(json.dumps(work(asked.keys, asked.candidates, asked.fake)))
         return
     if asked.out is None:

@@ -67,7 +67,7 @@ class Compiler:
             "is_background": is_background,
         }
         self._stop_lock = threading.Lock()
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of ours
             [sys.executable, "-c", _BOOT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

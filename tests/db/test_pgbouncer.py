@@ -15,7 +15,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from tuning_registry.operations.ingest.sink import open_sink
 from typer.testing import CliRunner, Result
 
 from tests.conftest import H200, ROOT, DebianPostgres, config, version_1, write_ranks, write_recording
@@ -25,6 +24,7 @@ from tuning_registry.db.schema import HEAD
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.formats.recordings import read_recording
+from tuning_registry.operations.ingest.sink import open_sink
 
 A, B = config(B=1), config(B=2)
 _PORT = 6432  # of the socket file; nothing listens on the network

@@ -10,7 +10,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from tuning_registry.operations.ingest.sink import open_sink
 from typer.testing import CliRunner, Result
 
 from tests.conftest import config, empty_database, version_1, write_ranks, write_recording
@@ -23,6 +22,7 @@ from tuning_registry.errors import ConflictError
 from tuning_registry.formats.recordings import read_recording
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.records import Timing
+from tuning_registry.operations.ingest.sink import open_sink
 from tuning_registry.runtime.recording.recorder import Recorder
 
 A, B = config(B=1), config(B=2)

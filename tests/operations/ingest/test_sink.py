@@ -8,7 +8,6 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
-from tuning_registry.operations.ingest.sink import DatabaseSink, open_sink
 
 from tests.conftest import config, version_1
 from tuning_registry.db.migrate import upgrade_database
@@ -19,6 +18,7 @@ from tuning_registry.model.canonical import config_text
 from tuning_registry.model.records import Recording
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.winners import find_winners
+from tuning_registry.operations.ingest.sink import DatabaseSink, open_sink
 from tuning_registry.operations.runs import list_runs
 
 

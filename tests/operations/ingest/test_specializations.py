@@ -94,7 +94,7 @@ def changed(path: str, value: Any) -> Json:
     return extra
 
 
-BAD = (
+BAD: tuple[tuple[str, Any], ...] = (
     ("configs", None),
     ("configs", [{"num_warps": 1}]),
     ("specializations", {}),

@@ -49,7 +49,7 @@ def hidden_by(function: Any) -> Any:
     def call(*args: Any, **options: Any) -> Any:
         return function[(1,)](*args, **options)
 
-    call.tuner = function  # type: ignore[attr-defined]
+    call.tuner = function
     return call
 
 
