@@ -489,11 +489,18 @@ class Registry:
             return _table(operand)
         return table_or_run(self._store, os.fspath(operand), arch)
 
-    def check(self, table: ExportedTable | TunedTable | PathLike, **filters: Unpack[VoteFilters]) -> TableCheck:
+    def check(
+        self,
+        table: ExportedTable | TunedTable | PathLike,
+        *,
+        same_bits_as: TunedTable | PathLike | None = None,
+        **filters: Unpack[VoteFilters],
+    ) -> TableCheck:
         """Whether a table still holds: its votes, overrides, staleness, versions and digest.
 
         Args:
             table: A table, an export, or the path of a table.
+            same_bits_as: The table (or its path) whose bits this one was held to, to check that as well.
             filters: See `VoteFilters`. Without any, the filters of the table's export apply.
 
         Returns:
@@ -501,10 +508,11 @@ class Registry:
 
         Raises:
             FileError: The table cannot be read.
-            TableError: The file is not a table.
+            TableError: The file is not a table, or was not held to the bits of `same_bits_as`.
         """
         selection = _selection(filters, VoteFilters)
-        return check_table(self._store, _table(table), selection)
+        reference = _table(same_bits_as) if same_bits_as is not None else None
+        return check_table(self._store, _table(table), selection, same_bits_as=reference)
 
     def runs(self) -> list[Run]:
         """Every run with what it recorded, newest first."""

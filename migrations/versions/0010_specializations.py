@@ -1,14 +1,14 @@
 """What Triton needs to compile winners without a launch.
 
 Revision: 0010
-After: 0007
+After: 0009
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0010"
-down_revision = "0007"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 

@@ -87,7 +87,7 @@ def export(
         float | None,
         typer.Option(
             metavar="PERCENT",
-            help="Refuse to slow down an entry of the table already in FILE by more than this.",
+            help="Write nothing if an entry of the table already in FILE would become slower by more than this.",
         ),
     ] = None,
     same_bits_as: Annotated[
@@ -174,7 +174,7 @@ def write_export(made: Export, output: Path | None) -> None:
         "{} kept the config of --same-bits-as: audits found no faster one with the same bits (see registry audit)": (
             made.kept_for_bits
         ),
-        "{} with votes that chose from other candidates than the newest recording (stale in registry winners)": (
+        "{} stale: some recordings chose from other candidates than the newest one (see registry winners)": (
             made.stale
         ),
     }
@@ -300,7 +300,19 @@ def _how_compared(compared: TableComparison) -> str:
 
 
 @command(*VOTES, examples=("registry check sm90.json", "registry check sm90.json --run july"))
-def check(target: Target, path: Table, style: FormatOption = Format.table) -> None:
+def check(
+    target: Target,
+    path: Table,
+    same_bits_as: Annotated[
+        Path | None,
+        typer.Option(
+            "--same-bits-as",
+            metavar="TABLE",
+            help="Check that its configs give the bits of this table, if it was exported so.",
+        ),
+    ] = None,
+    style: FormatOption = Format.table,
+) -> None:
     """Check that a table is unedited and matches the votes, the overrides and the installed versions.
 
     Lists the problems it finds and exits 1 if there are any.
@@ -308,7 +320,8 @@ def check(target: Target, path: Table, style: FormatOption = Format.table) -> No
     from tuning_registry.operations.tables.checking import check_table
 
     table = read_table(path)
-    found = check_table(target.open(), table, target.selection)
+    reference = None if same_bits_as is None else read_table(same_bits_as)
+    found = check_table(target.open(), table, target.selection, same_bits_as=reference)
     for note in found.notes:
         print_message(f"note: {note}")
     name = printable(str(path))

@@ -82,6 +82,10 @@ class Session:
         if self.policy.verify_every and not self.was_verified:
             warn("verify_every is %s, but the script never called maybe_verify_choices(step), so nothing was compared: only "
                  "the script knows a step that all ranks reach", self.policy.verify_every)  # fmt: skip
+        for kernel, why in self.coverage.known_gaps() if self.pins else ():
+            if why == coverage.COMPILED and self.policy.in_scope(kernel):
+                warn_once(("not pinned", kernel), "%s is not pinned: it was compiled by torch.compile before install, or where "
+                          "tuning_registry cannot see it", kernel)  # fmt: skip
         log_end(self.policy, self.tables, self.choices, self.misses, self.coverage.reached())
         if self._page is not None and self.policy.mode == "pinned" and current_place().rank == 0:
             guarded("writing the report of the job", self._write_page, self._page, adapter)
@@ -116,13 +120,26 @@ class Session:
         """Decide the launch after a fault in `pin` (`Pinning.pin_after_fault`)."""
         return self._pinning.pin_after_fault(call, pruned)
 
+    def check_hook(self, call: Call, candidate: Any) -> None:
+        """Refuse a config that its hook has changed to a banned one (`Pinning.check_hook`)."""
+        self._pinning.check_hook(call, candidate)
+
+    def decide_compiled(self, call: Call, pruned: list[Any]) -> list[Decision[Any]]:
+        """What a kernel under `torch.compile` launches (`Pinning.decide_compiled`)."""
+        return self._pinning.decide_compiled(call, pruned)
+
+    def note_compiled(self, call: Call, key: str | None, decision: Decision[Any]) -> None:
+        """Note what a kernel under `torch.compile` launches."""
+        arch = self.devices.current().arch
+        self.note_launch(call, arch, key, decision, is_news=self.note_decision(call, arch, key, decision))
+
     def allowed(self, call: Call, pruned: Any) -> Any:
         """What the table's bans leave of the candidates that Triton is about to time (`Pinning.allowed`)."""
         return self._pinning.allowed(call, pruned)
 
     def share(self, call: Call, pruned: Any) -> Any:
         """What this rank times, if ranks share the work (`Recorder.share`); None for all candidates."""
-        if self.policy.split is None or self.policy.mode != "record":
+        if self.policy.split is None or self.policy.audit or self.policy.mode != "record":
             return None
         key = self.key(call)
         device = self.devices.current()
@@ -151,6 +168,7 @@ class Session:
             return
         if self.pins and not self.policy.is_invariant(kernel) and not self._is_tuned(tuning):
             doubt = coverage.NOT_PINNED
+            warn_once(("not pinned", kernel), "%s is not pinned: %s", kernel, doubt)
         if doubt:
             self._reach_timed(tuning)
             self.coverage.gap(kernel, tuning.key or "", doubt)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tuning_registry.errors import LaunchError, PolicyError, RegistryError
-from tuning_registry.formats.loader import load
+from tuning_registry.formats.loader import load, warn_of_faults
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.locations import TABLE_PATH_VARIABLE
 from tuning_registry.log import warn
@@ -121,13 +121,18 @@ class TableSource:
 
     def _find(self, arch: str) -> TunedTable:
         """Find, check and announce the table of an architecture."""
-        file = self._stated_file(arch)
+        # What was found at install holds, even if the file is gone by now.
+        file = self._stated if self._stated is not None and arch == self._policy.arch else self._stated_file(arch)
         for path in self.paths if file is not None else ():
             if file in {path, path / f"{arch}.json"}:
                 break
             if path.is_dir():
                 warn("%s holds no %s.json; searching further", path, arch)
-        table = load(arch, self.paths if file is None else [file], read=self._read)
+        if file is None:
+            table = load(arch, self.paths, read=self._read)
+        else:
+            table = self._read(file)
+            guarded("describing the table", warn_of_faults, table, file)
         self._check_digest(table)
         # Threads may load it at the same time; all use the first one that is stored.
         mine, table = table, self._tables.setdefault(arch, table)
@@ -216,6 +221,14 @@ class TableSource:
             for arch, table in sorted(self._tables.copy().items())
             if "file" in table.provenance
         ]
+
+    def selection(self, arch: str) -> str:
+        """The selection digest of the table of an architecture.
+
+        Raises:
+            LaunchError: As for `table`.
+        """
+        return self._digest(self.table(arch))
 
     def used(self) -> str:
         """The table files that launches were looked up in, with their digests; empty if there are none."""

@@ -88,7 +88,7 @@ class Recorder:
         self._url = absolute_location(record_path) if is_url(record_path) else None
         self._prefix = _waiting_folder(self._url) / "rec" if self._url else Path(record_path).expanduser().absolute()
         if self._url is None:
-            guarded("looking at the folder of the recording", _warn_if_not_writable, self._prefix.parent)
+            guarded("checking the folder of the recording", _warn_if_not_writable, self._prefix.parent)
         self._source = source
         self._interval_s = interval_s
         self.device = Device()  # that the last choice was made on; set by the caller
@@ -200,9 +200,8 @@ class Recorder:
         config = None if tuning.winner is None else live_config_text(tuning.winner)
         source = guarded("reading the source of a kernel", source_hash, tuning.autotuner)
         if config is not None and tuning.compiled is not None and live_config_text(tuning.compiled[0]) == config:
-            self._compiled.keep(
-                entry, config, tuning.compiled[1]
-            )  # before the vote, so that no state has one without it
+            # Before the vote, so that no state of the recording has one without it.
+            self._compiled.keep(entry, config, tuning.compiled[1])
         has_time = all(timing.median_ms is not None for timing in timings if timing.config == config)
         if isinstance(tuning.candidates, Share):
             self.observe(entry, config, REASONS.get(tuning.origin, IN_SHARE), timings, source)
@@ -276,15 +275,15 @@ class Recorder:
             if top in self._modules_seen or top in {"", "__main__"}:
                 continue
             self._modules_seen.add(top)
-            if guarded("looking for a module", is_importable, top) is False and current_place().rank == 0:
+            if guarded("importing a module", is_importable, top) is False and current_place().rank == 0:
                 warn_once(("module", top), "module %s cannot be imported by its name (generated code?), so other ranks and later "
-                          "jobs may call %s differently, and their votes would not count together; name it with the policy's module_names", top, kernel)  # fmt: skip
+                          "jobs may record %s under other names; name it with the policy's module_names", top, kernel)  # fmt: skip
 
     def _find_hardware(self) -> bool:
         """Ask for the hardware once a choice was made on a device; whether something new was found."""
         if self._hardware is not None or self.device == Device():
             return False
-        self._hardware = guarded("asking for the hardware", find_hardware, self.device) or Hardware()
+        self._hardware = guarded("querying the hardware", find_hardware, self.device) or Hardware()
         return self._hardware != Hardware()
 
     def _header(self) -> Header:
@@ -348,7 +347,7 @@ class Recorder:
             file.delete()
             announce("recorded %s to %s", self._notes, shown_url(self._url))
         else:
-            warn("the recording stays in %s; to ingest it later, run: registry ingest %s --db %s", file.path,
+            warn("the recording stays in its file; to ingest it later, run: registry ingest %s --db %s",
                  shlex.quote(str(file.path)), shlex.quote(shown_url(self._url)))  # fmt: skip
 
     def _payload(self) -> bytes:

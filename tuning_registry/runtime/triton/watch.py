@@ -104,6 +104,13 @@ class Handler(Protocol):
             LaunchError: The policy refuses the launch.
         """
 
+    def check_hook(self, call: Call, candidate: Any) -> None:
+        """The hook of a candidate that is about to be launched has changed it.
+
+        Raises:
+            LaunchError: The table bans what it is now.
+        """
+
     def allowed(self, call: Call, pruned: Any) -> Any:
         """What is left of the candidates that Triton would time, once those banned by the table are taken out.
 
