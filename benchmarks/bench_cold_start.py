@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """The cold start of a pinned job: with its kernels compiled in the background, and without.
 
-usage: bench_cold_start.py OUT [--keys 45] [--rounds 3] [--stock]   # needs a GPU, torch, Triton and fla
-       bench_cold_start.py OUT --fake                               # anywhere: compiles for sm90, launches nothing
+usage: bench_cold_start.py OUT [--keys 45] [--rounds 3] [--limit-s 600]   # needs a GPU, torch, Triton and fla
+       bench_cold_start.py OUT --fake                                     # anywhere: compiles for sm90, launches nothing
 
-One process records the first candidates of each key. Its recording is ingested, and a table is exported. Then each round
-runs new processes, one after the other: pinned with an empty compile cache (`plain`: background compilation is off),
-the same with background compilation (`ahead`), pinned from the cache that `ahead` filled (`warm`, and `warm-off` with
-background compilation off), and, with --stock, stock Triton with an empty cache. Prints, for each process, the seconds
+Some processes record the first two candidates of each key, each a part of the keys. Their recordings are ingested, and a
+table is exported. Then each round runs new processes, one after the other: pinned with an empty compile cache (`plain`: background compilation is off),
+the same with background compilation (`ahead`), and pinned from the cache that `ahead` filled (`warm` with background
+compilation, `warm-off` without). Prints, for each process, the seconds
 from its start to the end of its first step, those from its imports on, and how many kernels its launches compiled.
-OUT gets the table and `result.json`. Its first line is the goal: `ahead` over `warm`, at most 1.3.
+OUT gets the table and `result.json`, whose first figure is the goal: `ahead` over `warm-off`, at most 1.3.
 """
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined, no-any-return"
@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import shutil
 import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,8 @@ def work(keys: int, candidates: int, fake: bool) -> dict[str, Any]:
     from miss_cases import all_cases
 
     cases = all_cases()[:keys]
+    if policy is not None and policy.mode == "record":
+        cases = cases[int(os.environ["RANK"]) :: int(os.environ["WORLD_SIZE"])]
     imported = time.perf_counter()
     errors = []
     for case in cases:
@@ -87,9 +91,7 @@ def process(name: str, arguments: list[str], cache: Path, **variables: str) -> d
         "TUNING_REGISTRY_RUN": "cold",
     }  # fmt: skip
     start = time.perf_counter()
-    code = "import logging, sys; logging.basicConfig(level=logging.DEBUG); sys.argv[:] = sys.argv[1:]; import runpy; " \
-           "runpy.run_path(sys.argv[0], run_name='__main__')"  # fmt: skip
-    command = [sys.executable, "-W", "ignore", "-c", code, __file__, "--work", *arguments]
+    command = [sys.executable, "-W", "ignore", __file__, "--work", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{name}: exit {done.returncode}\n{done.stderr[-3000:]}")
@@ -103,7 +105,10 @@ def process(name: str, arguments: list[str], cache: Path, **variables: str) -> d
 
 def table_of(out: Path) -> Path:
     """The table of the recording in OUT, exported with its compile data."""
-    for arguments in (["ingest", str(out / "rec")], ["export", "--arch", "sm90", "-o", str(out / "tables" / "sm90.json")]):
+    for arguments in (
+        ["ingest", str(out / "rec")],
+        ["export", "--arch", "sm90", "-o", str(out / "tables" / "sm90.json")],
+    ):
         command = [sys.executable, "-m", "tuning_registry", "--db", f"sqlite:///{out / 'cold.db'}", *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         print(f"registry {arguments[0]}:", done.stderr.strip().replace("\n", " | "), flush=True)
@@ -117,12 +122,14 @@ def main() -> None:
     parser.add_argument("out", type=Path, nargs="?", help="Folder for the recording, the table and result.json.")
     parser.add_argument("--keys", type=int, default=45, help="Number of keys to launch.")
     parser.add_argument("--candidates", type=int, default=2, help="Candidates of each key that are recorded.")
+    parser.add_argument("--recorders", type=int, default=5, help="Processes that record.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--stock", action="store_true", help="Also run stock Triton, which times every candidate.")
+    parser.add_argument("--limit-s", type=float, default=600, help="Start no round that would end later than this.")
     parser.add_argument("--fake", action="store_true", help="Compile for a GPU that does not exist.")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.work:
+        logging.basicConfig(level=logging.DEBUG)
         print(json.dumps(work(asked.keys, asked.candidates, asked.fake)))
         return
     if asked.out is None:
@@ -132,19 +139,28 @@ def main() -> None:
     out = asked.out.resolve()
     arguments = ["--keys", str(asked.keys), "--candidates", str(asked.candidates), *(["--fake"] if asked.fake else [])]
     arch = {"TUNING_REGISTRY_ARCH": "sm90"} if asked.fake else {}
-    process("record", arguments, out / "cache-record", TUNING_REGISTRY_MODE="record",
-            TUNING_REGISTRY_RECORD_PATH=str(out / "rec" / "rec"), **arch)  # fmt: skip
+    began = time.perf_counter()
+
+    def record(rank: int) -> None:
+        process(f"record-{rank}", arguments, out / "cache-record", TUNING_REGISTRY_MODE="record", RANK=str(rank),
+                TUNING_REGISTRY_RECORD_PATH=str(out / "rec" / "rec"), WORLD_SIZE=str(asked.recorders), **arch)  # fmt: skip
+
+    with ThreadPoolExecutor(asked.recorders) as pool:
+        list(pool.map(record, range(asked.recorders)))
     pinned = {"TUNING_REGISTRY_MODE": "pinned", "TUNING_REGISTRY_TABLE_PATH": str(table_of(out)), **arch}
     off = {**pinned, "TUNING_REGISTRY_COMPILE_AHEAD": "0"}
     runs: dict[str, list[dict[str, Any]]] = {}
+    round_s = 0.0
     for number in range(asked.rounds):
-        plans = [("plain", out / f"cache-plain-{number}", off), ("ahead", out / f"cache-ahead-{number}", pinned)]
-        plans = plans if number % 2 else plans[::-1]
-        plans += [("warm", out / f"cache-ahead-{number}", pinned), ("warm-off", out / f"cache-ahead-{number}", off)]
-        if asked.stock:
-            plans.append(("stock", out / f"cache-stock-{number}", {}))
+        since = time.perf_counter()
+        if number and since + round_s > began + asked.limit_s:
+            break
+        cold = [("ahead", out / f"cache-ahead-{number}", pinned), ("plain", out / f"cache-plain-{number}", off)]
+        warm = [("warm-off", out / f"cache-ahead-{number}", off), ("warm", out / f"cache-ahead-{number}", pinned)]
+        plans = [cold[0], warm[0], cold[1], warm[1]] if number % 2 == 0 else [cold[1], cold[0], warm[1], warm[0]]
         for name, cache, variables in plans:
             runs.setdefault(name, []).append(process(name, arguments, cache, **variables))
+        round_s = time.perf_counter() - since
     seconds = {name: statistics.median(run["process_s"] for run in found) for name, found in runs.items()}
     result = {
         "ahead_over_warm": round(seconds["ahead"] / seconds["warm-off"], 2),

@@ -67,7 +67,7 @@ class Compiler:
             "is_background": is_background,
         }
         self._stop_lock = threading.Lock()
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of ours
             [sys.executable, "-c", _BOOT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -83,8 +83,9 @@ class Compiler:
     def outcomes(self) -> Iterator[dict[str, Any]]:
         """What became of the kernels, as the process reports it, until it ends.
 
-        Each has `outcome` (`compiled`, `cached` or `failed`), `index` in the list of kernels, and `why` if it failed.
-        Before them comes `imported`, when the modules are imported.
+        Each has `outcome` and `index` in the list of kernels. If that is `compiled` or `cached`, it has `is_expected`, whether
+        its key in the cache is that of the recording, and `launcher`, why that is not built; if it is `failed`, `why`. When
+        the modules are imported comes `imported`, with the folder of the `cache`.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None

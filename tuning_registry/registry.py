@@ -35,8 +35,8 @@ from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
 from tuning_registry.operations.reports.status import describe_status
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
 from tuning_registry.operations.tables.checking import TableCheck, check_table
-from tuning_registry.operations.tables.differences import compare_tables, compare_with_votes, table_or_run
 from tuning_registry.operations.tables.compile_data import write_table_files
+from tuning_registry.operations.tables.differences import compare_tables, compare_with_votes, table_or_run
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import ExportRecord, list_exports, remember_export
 from tuning_registry.operations.tables.exported import Export

@@ -1,7 +1,7 @@
 """Real kernels, of the forms in which kernels are written; nothing here launches one."""
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-def, import-untyped, import-not-found, attr-defined"
-# ruff: noqa: ANN001, ANN201, D103 - Triton's own types, or none
+# ruff: noqa: ANN001, ANN201 - Triton's own types, or none
 # (Triton has no types, or is not installed.)
 
 import functools
@@ -49,7 +49,7 @@ def hidden_by(function: Any) -> Any:
     def call(*args: Any, **options: Any) -> Any:
         return function[(1,)](*args, **options)
 
-    call.tuner = function  # type: ignore[attr-defined]
+    call.tuner = function
     return call
 
 

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from tuning_registry.compiler import CACHED, COMPILED, FAILED, Compiler
+from tuning_registry.cores import usable_cores
 from tuning_registry.errors import RegistryError
 from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of, read_compile_file
 from tuning_registry.formats.loader import installed_triton
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.log import debug
 from tuning_registry.model.specializations import Specialization
+from tuning_registry.runtime.compile_ahead.kernels import cache_folder
 from tuning_registry.runtime.guard import guarded
-from tuning_registry.runtime.job.cores import usable_cores
 from tuning_registry.runtime.job.nvml import management_arch
 from tuning_registry.runtime.job.place import announce, launched_local_rank, launched_local_size
 from tuning_registry.runtime.pinning.tables import TableSource
@@ -116,8 +117,8 @@ class CompileAhead:
         """The kernels that the policy pins from the table and that can be imported by name; why others are left out."""
         known = table.texts.keys()
         pinned = [one for one in data.kernels if one.kernel in known and self._policy.in_scope(one.kernel)]
-        found = [one for one in pinned if is_importable(one)]
-        return found, "none of its kernels is in a module that can be imported by name" if pinned else "it has no kernels"
+        found = [one for one in pinned if not one.obstacle]
+        return found, pinned[0].obstacle if pinned else "none of its kernels is in scope"
 
     def _compile(self, kernels: Sequence[Specialization], cached: int) -> None:
         local_size, local_rank = launched_local_size() or 1, launched_local_rank() or 0
@@ -156,12 +157,6 @@ def is_cached(kernel: Specialization) -> bool:
     return bool(import_module("triton.runtime.cache").get_cache_manager(kernel.cache_key).get_group(name))
 
 
-def is_importable(kernel: CompiledKernel) -> bool:
-    """Whether a kernel is in a module that has the name under which it is recorded, other than `__main__`."""
-    stated = kernel.specialization
-    return stated.module != "__main__" and kernel.kernel == f"{stated.module}.{stated.name}"
-
-
 def _file_of(table: TunedTable) -> Path | None:
     """The file with a table's compile data: beside the path that was stated, or beside the file that it leads to."""
     path = Path(table.provenance["file"])
@@ -186,14 +181,6 @@ def _setting(environ: Mapping[str, str]) -> str:
         if environ.get(name, "0").lower() in {"1", "true", "yes", "on", "y"}:
             return f"{name} is set"
     return ""
-
-
-def cache_folder() -> Path:
-    """The folder of Triton's cache."""
-    knobs = getattr(import_module("triton"), "knobs", None)  # since 3.4, a script may also set it there
-    stated = os.environ.get("TRITON_CACHE_DIR", "").strip() if knobs is None else knobs.cache.dir
-    home = os.environ.get("TRITON_HOME", "").strip() or Path("~").expanduser()
-    return Path(stated or Path(home, ".triton", "cache")).absolute()
 
 
 def _folder_obstacle(folder: Path) -> str:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from tuning_registry.model.specializations import Specialization
+
+_ERROR_LENGTH: Final = 300
+
+
+def cache_folder() -> Path:
+    """The folder of Triton's cache."""
+    knobs = getattr(import_module("triton"), "knobs", None)  # since 3.4, a script may also set it there
+    stated = os.environ.get("TRITON_CACHE_DIR", "").strip() if knobs is None else knobs.cache.dir
+    home = os.environ.get("TRITON_HOME", "").strip() or Path("~").expanduser()
+    return Path(stated or Path(home, ".triton", "cache")).absolute()
 
 
 class LaunchlessDriver:
@@ -75,17 +87,16 @@ class Compilation:
 
         source.make_ir = noting
 
-    def compile(self, kernel: Specialization, function: Any) -> tuple[bool, str]:
+    def compile(self, kernel: Specialization, function: Any) -> tuple[bool, str, str]:
         """Compile a kernel unless it is in the cache.
 
         Returns:
-            Whether it was compiled, and its key in the cache.
+            Whether it was compiled, its key in the cache, and why its launcher is left to the launch (empty: it is not).
         """
         self._driver.set_current_device(self._targets.index(kernel.target))
         self._has_compiled = False
         compiled = function.preload(kernel.data)
-        _build_launcher(compiled)
-        return self._has_compiled, str(compiled.hash)
+        return self._has_compiled, str(compiled.hash), _build_launcher(compiled)
 
 
 def find_function(module: str, name: str) -> Any:
@@ -116,20 +127,26 @@ def _is_named(function: Any, module: str, name: str) -> bool:
     return bool(function.fn.__module__ == module and function.fn.__qualname__ == name)
 
 
-def _build_launcher(compiled: Any) -> None:
-    """Build what releases before 3.7 also build at a kernel's first launch: a module of C that passes its arguments.
+def _build_launcher(compiled: Any) -> str:
+    """Build what older releases also build at a kernel's first launch: a module of C that passes its arguments.
 
-    Without the driver's library, as in the build of an image, that is left to the launch.
+    Returns:
+        Why it cannot be built, for instance without the driver's library; empty if nothing is left to do.
     """
     backend = compiled.metadata.target.backend
     vendor = {"cuda": "nvidia", "hip": "amd"}.get(backend, backend)
     driver = sys.modules.get(f"triton.backends.{vendor}.driver")
-    if driver is None or not hasattr(driver, "make_launcher"):
-        return
     launcher = getattr(driver, "CudaLauncher", None) or getattr(driver, "HIPLauncher", None)
-    if launcher is None:
-        return
+    if launcher is None or not hasattr(driver, "make_launcher"):
+        return ""
     try:
         launcher(compiled.src, compiled.metadata)
-    except Exception:  # noqa: BLE001, S110 - without libcuda or a C compiler it is an AssertionError, an OSError, ...
-        pass
+    except Exception as error:  # noqa: BLE001 - without libcuda or a C compiler: an AssertionError, an OSError, ...
+        return described(error)
+    return ""
+
+
+def described(error: BaseException) -> str:
+    """An error on one line; some of Triton's quote the whole kernel."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:_ERROR_LENGTH]}"

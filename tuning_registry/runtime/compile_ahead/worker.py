@@ -19,10 +19,9 @@ from typing import Any, Final, NoReturn
 
 from tuning_registry.compiler import CACHED, COMPILED, FAILED, IMPORTED
 from tuning_registry.model.specializations import Specialization
-from tuning_registry.runtime.compile_ahead.kernels import Compilation, find_function
+from tuning_registry.runtime.compile_ahead.kernels import Compilation, cache_folder, described, find_function
 
 _LONGEST_S: Final = 300  # for one kernel; Triton's slowest take a minute
-_WHY_LENGTH: Final = 300  # of errors, some of which quote the whole kernel
 _SET_PARENT_DEATH_SIGNAL: Final = 1  # prctl(2)
 _MESSAGE_BYTES: Final = 1 << 16
 
@@ -39,23 +38,28 @@ def work(request: Mapping[str, Any]) -> NoReturn:
         compilation = Compilation(kernels)
     except Exception as error:  # noqa: BLE001 - Triton's own, of whatever kind
         for index in range(len(kernels)):
-            report({"outcome": FAILED, "index": index, "why": _described(error)})
+            report({"outcome": FAILED, "index": index, "why": described(error)})
         os._exit(1)
     functions: dict[int, Any] = {}
     for index, kernel in enumerate(kernels):
         try:
             functions[index] = find_function(kernel.module, kernel.function)
         except BaseException as error:  # noqa: BLE001 - a module may also call sys.exit
-            report({"outcome": FAILED, "index": index, "why": _described(error)})
-    report({"outcome": IMPORTED})
+            report({"outcome": FAILED, "index": index, "why": described(error)})
+    report({"outcome": IMPORTED, "cache": str(cache_folder())})
 
     def compile_one(index: int) -> dict[str, Any]:
         try:
-            is_new, key = compilation.compile(kernels[index], functions[index])
+            is_new, key, launcher = compilation.compile(kernels[index], functions[index])
         except Exception as error:  # noqa: BLE001 - Triton's own, of whatever kind
-            return {"outcome": FAILED, "index": index, "why": _described(error)}
-        is_expected = key == kernels[index].cache_key
-        return {"outcome": COMPILED if is_new else CACHED, "index": index, "is_expected": is_expected}
+            return {"outcome": FAILED, "index": index, "why": described(error)}
+        outcome = COMPILED if is_new else CACHED
+        return {
+            "outcome": outcome,
+            "index": index,
+            "is_expected": key == kernels[index].cache_key,
+            "launcher": launcher,
+        }
 
     # The longest functions take longest to compile: last, one of them would run alone.
     order = sorted(functions, key=lambda index: (-len(functions[index].src), index))
@@ -92,7 +96,9 @@ class _Children:
         count: Number of children.
     """
 
-    def __init__(self, do: Callable[[int], dict[str, Any]], report: Callable[[dict[str, Any]], None], count: int) -> None:
+    def __init__(
+        self, do: Callable[[int], dict[str, Any]], report: Callable[[dict[str, Any]], None], count: int
+    ) -> None:
         self._do = do
         self._report = report
         self._count = count
@@ -213,8 +219,3 @@ def _take_stdout() -> Callable[[dict[str, Any]], None]:
             os.killpg(0, signal.SIGKILL)  # nobody reads it
 
     return report
-
-
-def _described(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:_WHY_LENGTH]}"

@@ -40,8 +40,8 @@ from tuning_registry.runtime.job.place import (
     launched_local_rank,
 )
 from tuning_registry.runtime.recording.audits import Audits
-from tuning_registry.runtime.recording.compiled import Compiled
 from tuning_registry.runtime.recording.background_writer import INTERVAL_S, BackgroundWriter
+from tuning_registry.runtime.recording.compiled import Compiled
 from tuning_registry.runtime.recording.facts import find_hardware
 from tuning_registry.runtime.recording.hand_in import BUDGET_S, HandIn
 from tuning_registry.runtime.recording.identity import Identity
@@ -200,7 +200,8 @@ class Recorder:
         config = None if tuning.winner is None else live_config_text(tuning.winner)
         source = guarded("reading the source of a kernel", source_hash, tuning.autotuner)
         if config is not None and tuning.compiled is not None and live_config_text(tuning.compiled[0]) == config:
-            self._compiled.keep(entry, config, tuning.compiled[1])  # before the vote, so that no state has one without it
+            # Before the vote, so that no state of the recording has one without it.
+            self._compiled.keep(entry, config, tuning.compiled[1])
         has_time = any(timing.median_ms is not None for timing in timings if timing.config == config)
         if isinstance(tuning.candidates, Share):
             self.observe(entry, config, REASONS.get(tuning.origin, IN_SHARE), timings, source)
