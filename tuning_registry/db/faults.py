@@ -69,12 +69,9 @@ def postgres_fault(
         return BusyError(f"{where}: another writer held the lock for over {waited}; try again")
     if state == _FORBIDDEN:
         return ForbiddenError(f"{where}: {text}: {missing_right()}")
-    if was_lost:
-        return UnreachableError(f"{where}: the connection was lost: {text}")
-    if state is None:
-        return UnreachableError(f"{where}: cannot connect: {text}")
+    if was_lost or state is None:
+        return UnreachableError(f"{where}: {'the connection was lost' if was_lost else 'cannot connect'}: {text}")
     if state in _AWAY or state.startswith(_CONNECTION_CLASS):
         return UnreachableError(f"{where}: {text}")
-    if state.startswith(_REJECTED):
-        return RejectedError(f"{where}: {text}")
-    return DatabaseError(f"{where}: {text}{_CHECK if state in OTHER_SCHEMA else ''}")
+    kind = RejectedError if state.startswith(_REJECTED) else DatabaseError
+    return kind(f"{where}: {text}{_CHECK if state in OTHER_SCHEMA else ''}")

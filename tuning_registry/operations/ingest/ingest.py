@@ -13,8 +13,8 @@ from tuning_registry.errors import RegistryError
 from tuning_registry.formats.fast_reader import QuickReader
 from tuning_registry.formats.triton_cache import TritonCache, read_cache
 from tuning_registry.operations.ingest.attribution import Attribution
-from tuning_registry.operations.ingest.notices import find_many_keys, find_other_sources, find_spellings
 from tuning_registry.operations.ingest.folding import fold
+from tuning_registry.operations.ingest.notices import find_many_keys, find_other_sources, find_spellings
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.report import FoldReport, IngestReport
 from tuning_registry.operations.ingest.sources import Paths, Source, count_unnamed_timings, find_files, sources_of
