@@ -2,10 +2,10 @@
 """Let many processes write to one database at once: every vote must arrive exactly once, and readers must get answers.
 
 A round has two waves on a fresh database, while two readers query the winners repeatedly. In the first wave, 64 ranks
-hand in 485 votes each at the same moment, together with 8 ingests of 16 separate files each, which also fold. In the second wave, 8 ingests
-overlap: each takes a random half of all files. Every rank has loaded its modules before the first wave, since 64 ranks of
-a real job have more than two cores. Prints the seconds of both waves, and the median and slowest answer to a reader.
-Exits 1 if a process fails, a count is wrong, or a rank falls back to its file.
+hand in 485 votes each at the same moment, together with 8 ingests of 16 separate files each, which also fold. In the
+second wave, 8 ingests overlap: each takes a random half of all files. Every rank has loaded its modules before the first
+wave, since 64 ranks of a real job have more than two cores. Prints the seconds of both waves, and the median and slowest
+answer to a reader. Exits 1 if a process fails, a count is wrong, or a rank falls back to its file.
 """
 
 from __future__ import annotations
