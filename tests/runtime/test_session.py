@@ -101,7 +101,7 @@ def test_every_miss_has_a_reason_and_is_logged_once(
     messages = [r.getMessage() for r in caplog.records if "miss for " in r.getMessage()]
     assert len(messages) == 1
     assert all(part in messages[0] for part in (reason, NAME, KEY))
-    (asked,) = [r.getMessage() for r in caplog.records if "these keys were looked up in" in r.getMessage()]
+    (asked,) = [r.getMessage() for r in caplog.records if "the keys were looked up in" in r.getMessage()]
     assert all(part in asked for part in (str(path), "3.0.1", triton.__version__))
 
 

@@ -80,7 +80,7 @@ class Target:
         url = resolve_url(self.db)
         if is_in_memory(url):
             raise UsageError(
-                "a database in memory would be lost when this command ends; name a file, or use registry merge or "
+                "an in-memory database would be lost when this command ends; name a file, or use registry merge or "
                 "registry report, which need no database"
             )
         print_message(f"database: {printable(shown_url(url))}")

@@ -126,7 +126,7 @@ def _print_mixed_code(store: Store, selection: Selection) -> None:
 
 
 def split_of(split: int, total: int) -> str:
-    return f"{split:,} of {count_of(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
+    return f"ranks disagree on {split:,} of {count_of(total, 'entry')}"
 
 
 @command(*ALL, examples=("registry audit --arch sm90", "registry audit --kernel '*norm*' --findings --format json"))
@@ -138,7 +138,9 @@ def audit(
     style: FormatOption = Format.table,
     exit_code: Annotated[
         bool,
-        typer.Option("--exit-code", help="Exit 1 if a candidate needs attention, or if nothing matches the filters."),
+        typer.Option(
+            "--exit-code", help="Exit 1 if a candidate needs attention and is not banned, or if nothing matches."
+        ),
     ] = False,
 ) -> None:
     """Show which candidates give equal bits, are outside the tolerance, or are nondeterministic.
@@ -150,6 +152,7 @@ def audit(
     store = target.open()
     found = find_audits(store, target.selection)
     flagged = [entry for entry in found if entry.findings]
+    still_open = [entry for entry in flagged if entry.is_open]
     print_data(render_audits(flagged if findings else found, style))
     if not found:
         print_message(nothing_matches(store, target.selection.kernel, "audits"))
@@ -161,8 +164,10 @@ def audit(
             printable(f"all candidates of these kernels give equal bits: config_invariant={','.join(kernels)}")
         )
     if found:
-        print_message(f"{count_of(len(found), 'audited entry')}, {len(flagged):,} with findings")
-    if exit_code and (flagged or not found):
+        decided = len(flagged) - len(still_open)
+        banned = f", in {decided:,} of them all are banned" if decided else ""
+        print_message(f"{count_of(len(found), 'audited entry')}, {len(flagged):,} with findings{banned}")
+    if exit_code and (still_open or not found):
         raise typer.Exit(1)
 
 
@@ -294,7 +299,7 @@ def _print_no_kernel(store: Store, found: Explanation, target: Target) -> None:
 
 
 def _print_no_key(found: Explanation, kernel: str, key: str) -> None:
-    print_message(printable(f"key {key} of {kernel} has no config: no vote, pin or policy decides it"))
+    print_message(printable(f"key {key} of {kernel} has no elected config"))
     if found.predicted:
         return
     for near in found.nearest:

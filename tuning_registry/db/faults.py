@@ -69,8 +69,10 @@ def postgres_fault(
         return BusyError(f"{where}: another writer held the lock for over {waited}; try again")
     if state == _FORBIDDEN:
         return ForbiddenError(f"{where}: {text}: {missing_right()}")
-    if was_lost or state is None:
-        return UnreachableError(f"{where}: {'the connection was lost' if was_lost else 'cannot connect'}: {text}")
+    if was_lost:
+        return UnreachableError(f"{where}: the connection was lost: {text}")
+    if state is None:
+        return UnreachableError(f"{where}: cannot connect: {text.removeprefix('connection failed: ')}")
     if state in _AWAY or state.startswith(_CONNECTION_CLASS):
         return UnreachableError(f"{where}: {text}")
     kind = RejectedError if state.startswith(_REJECTED) else DatabaseError

@@ -26,12 +26,27 @@ _INGESTED: Final = (
     "configs",
     "votes",
     "timings",
+    "timing_blocks",
     "observations",
     "candidate_sets",
+    "candidate_set_blocks",
     "audit_blocks",
     "audits",
+    "specializations",
+    "entry_specializations",
+    "origins",
+    "curated_choices",
 )
-_DELETED: Final = ("recording_archs", "votes", "timings", "observations", "candidate_sets", "hand_ins")
+_DELETED: Final = (
+    "recording_archs",
+    "votes",
+    "timings",
+    "timing_blocks",
+    "observations",
+    "candidate_sets",
+    "candidate_set_blocks",
+    "hand_ins",
+)
 # Columns of `recordings` that an ingest may not change: whose it is, and whether somebody withdrew it.
 _FIXED: Final = frozenset({"id", "run_id", "rank", "ingested_at", "withdrawn_at"})
 _HAND_INS: Final = "hand_ins"
@@ -78,9 +93,7 @@ def missing_right(statement: str, user: str | None, purpose: str) -> str:
         owner = f"; or GRANT {PREFIX}_owner TO {grantee} if registry db roles was run" if purpose == MIGRATE else ""
         return f"{who} may not create tables. Ask an administrator to run: GRANT CREATE ON SCHEMA public TO {grantee}{owner}"
     role = f"{PREFIX}_{_job_for(statement, purpose)}"
-    return (
-        f"{who} needs the role {role} (see registry db roles). Ask an administrator to run: GRANT {role} TO {grantee}"
-    )
+    return f"Ask an administrator to run: GRANT {role} TO {grantee} (registry db roles creates this role)"
 
 
 def _job_for(statement: str, purpose: str) -> str:
@@ -147,6 +160,7 @@ def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str
         f'GRANT USAGE ON SEQUENCE {sequences(_INGESTED)} TO "{ingester}"',
         f'GRANT DELETE ON {listed(_DELETED)} TO "{ingester}"',
         f'GRANT UPDATE ({", ".join(updated)}) ON {listed(["recordings"])} TO "{ingester}"',
+        f'GRANT UPDATE (superseded_at) ON {listed(["origins"])} TO "{ingester}"',
         f'GRANT UPDATE (state, error) ON {listed([_HAND_INS])} TO "{ingester}"',
         f'GRANT INSERT ON {listed(["exports"])} TO "{reader}"',
         f'GRANT USAGE ON SEQUENCE {sequences(["exports"])} TO "{reader}"',

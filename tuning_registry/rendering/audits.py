@@ -35,6 +35,8 @@ def finding_lines(entry: EntryAudit) -> Iterable[str]:
         if one.config in entry.banned_by:
             yield f"  banned by override #{entry.banned_by[one.config]}"
         elif one.outside_on:
+            if not entry.has_majority:
+                yield "  no more than half of the candidates agree with each other: before a ban, find out which are right"
             yield f"  to ban it, run: {ban_command(entry, one)}"
 
 

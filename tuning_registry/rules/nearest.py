@@ -26,9 +26,9 @@ docs/decisions.md, D60, says what else was tried.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import mul, sub
+from operator import add, mul, sub
 from typing import Final
 
 from tuning_registry.model.names import ANY_KEY, is_positional, positional_key
@@ -156,17 +156,18 @@ class RecordedKeys:
             row = self._slowdowns.get(found)
             known.update((self._winners[found],) if row is None else row)
             costs = self._costs(found, row, candidates)
-            scores = [score + portion * cost for score, cost in zip(scores, costs, strict=True)]
+            scores = list(map(add, scores, map(mul, itertools.repeat(portion), costs)))
         first = self._winners[keys[0]]
         scored = [(score, text != first, text.encode(), text)
                   for score, text in zip(scores, candidates, strict=True) if text in known]  # fmt: skip
         return scored, keys[0], denominator
 
-    def _costs(self, key: str, row: Slowdowns | None, candidates: Iterable[str]) -> Iterator[int]:
+    def _costs(self, key: str, row: Slowdowns | None, candidates: Sequence[str]) -> list[int]:
         """What the candidates cost on a recorded key."""
         if row is None:
-            return (0 if text == self._winners[key] else _NO_TIMES_COST for text in candidates)
-        return (_COSTS[row.get(text, FAILED)] for text in candidates)
+            return [0 if text == self._winners[key] else _NO_TIMES_COST for text in candidates]
+        percent = row.get
+        return [_COSTS[percent(text, FAILED)] for text in candidates]
 
     def _fields(self, key: str) -> Fields:
         return self._reader.fields(positional_key(key) if self._by_position else key)

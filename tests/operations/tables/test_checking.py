@@ -210,7 +210,7 @@ def test_check_and_explain_say_what_bans_leave(store: Store, cli: Cli, tmp_path:
     add_override(store, BAN, arch="sm90", kernel="k", key="M=1", config="num_warps=4", reason="r", author="me", now=NOW)
     (problem,) = verdict(store, exported(store)).problems
     assert problem.endswith(
-        "is banned (#1, #2); bans leave none of its recorded configs, so launches fail if the kernel has no other candidate"
+        "is banned (#1, #2); every recorded config is banned, so launches fail if the kernel has no other candidate"
     )
     explained = cli("explain", "--arch", "sm90", "--kernel", "k", "--key", "M=1")
     assert "bans leave none of its recorded configs" in explained.stdout

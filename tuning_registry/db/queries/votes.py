@@ -182,14 +182,6 @@ def who_voted(entry_ids: Iterable[int]) -> sa.Select[Any]:
     return sa.select(*choice, ids).where(votes.c.entry_id.in_(list(entry_ids))).group_by(*choice)
 
 
-def cast_on(entry_id: int) -> sa.Select[Any]:
-    """Which recording chose which config of this entry, whether it counts or not? Columns: config_id, recording_id.
-
-    Not joined with the recordings: the caller knows which ones count, and half a million rows are faster without.
-    """
-    return sa.select(votes.c.config_id, votes.c.recording_id).where(votes.c.entry_id == entry_id)
-
-
 def contributing(selection: Selection) -> sa.Select[Any]:
     """Which recordings have a vote on this architecture that passes the filters?"""
     counting = counting_recordings(selection).subquery("counting")

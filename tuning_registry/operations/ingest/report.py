@@ -66,6 +66,8 @@ class IngestReport(Result):
         votes: Votes inserted.
         timings: Timings of candidates inserted.
         observations: Observations inserted.
+        files: Files of curated choices that were not in the database.
+        curated: Curated choices inserted.
         new_entries: Entries that no recording had before.
         timings_beside: Files of timings in the folders of the recordings that were not named.
         unowned_caches: Triton caches of unknown rank, whose winners do not vote.
@@ -76,6 +78,7 @@ class IngestReport(Result):
         many_keys: Architecture, name and number of keys of the kernels with more than `MANY_KEYS` of them, if there are
             new entries.
         spellings: Groups of configs that ranks chose for one entry and that Triton cannot tell apart.
+        broken_formats: What is wrong with formats of other tools that cannot be used.
         created: Whether the ingest created the registry in an empty database.
         skipped: Why recordings were left out.
         folded: What became of pending hand-ins; None if there were none.
@@ -89,6 +92,8 @@ class IngestReport(Result):
     votes: int = 0
     timings: int = 0
     observations: int = 0
+    files: int = 0
+    curated: int = 0
     new_entries: int = 0
     timings_beside: int = 0
     unowned_caches: int = 0
@@ -98,6 +103,7 @@ class IngestReport(Result):
     other_sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
     many_keys: Sequence[tuple[str, str, int]] = ()
     spellings: Sequence[Sequence[str]] = ()
+    broken_formats: Sequence[str] = ()
     created: bool = False
     skipped: Sequence[RegistryError] = ()
     folded: FoldReport | None = None
@@ -111,6 +117,7 @@ class IngestReport(Result):
             "same_content": dict(self.same_content),
             "other_sources": {run: list(kernels) for run, kernels in self.other_sources.items()},
             "many_keys": [list(found) for found in self.many_keys],
+            "broken_formats": list(self.broken_formats),
             "spellings": [list(texts) for texts in self.spellings],
             "skipped": [str(error) for error in self.skipped],
             "folded": None if self.folded is None else self.folded.to_dict(),
@@ -118,7 +125,9 @@ class IngestReport(Result):
 
     def __str__(self) -> str:
         """What was ingested, then what was not."""
-        parts = [count_of(self.new, "recording"), count_of(self.votes, "vote")]
+        parts = [] if self.files and not self.new else [count_of(self.new, "recording"), count_of(self.votes, "vote")]
+        if self.files:
+            parts.append(f"{count_of(self.files, 'file')} with {count_of(self.curated, 'curated choice')}")
         if self.timings:
             parts.append(count_of(self.timings, "timing"))
         parts.append(count_of(self.new_entries, "new entry"))

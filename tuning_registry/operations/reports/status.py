@@ -49,7 +49,7 @@ def _similar_kernels(reading: Reading, archs: Sequence[str], kernel: str) -> lis
 
 def describe_status(store: Store) -> dict[str, Any]:
     """Database, revisions, row counts, architectures and versions; only the revisions if there is no registry."""
-    status: dict[str, Any] = {"database": shown_url(store.url), "revision": store.revision(), "head": HEAD}
+    status: dict[str, Any] = {"database": shown_url(store.url), "revision": store.revision(), "required_revision": HEAD}
     if status["revision"] is None:
         return status
     with store.reading() as reading:
@@ -64,14 +64,14 @@ def describe_status(store: Store) -> dict[str, Any]:
     counting = [run for run in runs if not run.withdrawn_at]
     status |= {
         "runs": len(runs),
-        "withdrawn": len(runs) - len(counting),
+        "withdrawn_runs": len(runs) - len(counting),
         "recordings": sum(run.recordings for run in runs),
-        "superseded": counts["recordings"] - sum(run.recordings for run in runs),
+        "superseded_recordings": counts["recordings"] - sum(run.recordings for run in runs),
         "entries": counts["entries"],
         "configs": counts["configs"],
         "votes": sum(run.votes for run in counting),
         **current,
-        "kernels_of_mixed_code": len(mixed),
+        "kernels_with_mixed_code": len(mixed),
         "pending_hand_ins": hand_ins.pending,
         "refused_hand_ins": hand_ins.refused,
         "oldest_pending_hand_in": hand_ins.oldest_pending_at,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tuning_registry.errors import printable
@@ -69,6 +69,7 @@ class PredictedLaunch(Result):
 
     Attributes:
         arch, kernel, key: What is launched.
+        triton, package, version: The version group of the votes; empty for a table and if unknown.
         config: Canonical text of the config; None if only the job's candidates decide.
         source: `table` (it has an entry), `nearest`, or `min_cost` (no recorded key can be compared).
         why: The reason, in one sentence.
@@ -83,6 +84,9 @@ class PredictedLaunch(Result):
     config: str | None
     source: str
     why: str
+    triton: str = ""
+    package: str = ""
+    version: str = ""
     nearest: NearKey | None = None
     ranked: tuple[RankedConfig, ...] = ()
     banned: tuple[str, ...] = ()
@@ -99,6 +103,9 @@ class PredictedLaunch(Result):
             "nearest_key": self.nearest.key if self.nearest else None,
             "ranked": [one.to_dict() for one in self.ranked],
             "banned": [load_config(text) for text in self.banned],
+            "triton": self.triton,
+            "package": self.package,
+            "version": self.version,
         }
 
     def __str__(self) -> str:
@@ -116,13 +123,13 @@ def predict_launches(election: Election, key: str) -> Iterator[PredictedLaunch]:
     groups: dict[tuple[str, tuple[str, str, str]], list[Winner]] = {}
     for entry in election.entries:
         groups.setdefault((entry.kernel, entry.group), []).append(entry)
-    for (kernel, _), entries in groups.items():
+    for (kernel, (triton, package, version)), entries in groups.items():
         texts = {entry.key: entry.config for entry in entries}
         if is_glob(key) or ANY_KEY in texts:
             continue
         evidence = make_evidence({kernel: texts}, entries, election.votes)
         table = table_of_kernel(entries[0].arch, kernel, texts, evidence.document, election.overrides)
-        yield predict_launch(table, kernel, key)
+        yield replace(predict_launch(table, kernel, key), triton=triton, package=package, version=version)
 
 
 def table_of_kernel(
@@ -178,11 +185,11 @@ def predict_launch(table: TunedTable, kernel: str, key: str) -> PredictedLaunch:
     if found is None:
         keys = sorted(recorded for name in names for recorded in table.texts[name])
         why = (
-            "a pinned job launches the candidate with the lowest static estimate (min_cost): of "
-            f"{count_of(len(keys), 'recorded key')}, none is comparable with this key and has an allowed config"
+            "a pinned job launches the candidate with the lowest static estimate (min_cost): "
+            f"none of {count_of(len(keys), 'recorded key')} suggests a config"
         )
         if keys:
-            why += f"; one of its recorded keys is {keys[0]}"
+            why += f" (first: {keys[0]})"
         return PredictedLaunch(
             arch=table.arch, kernel=kernel, key=key, config=None, source=MIN_COST, why=why, banned=banned
         )

@@ -14,6 +14,7 @@ from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, UsageError
+from tuning_registry.formats.compile_file import CompileData
 from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.selection import Selection
@@ -30,6 +31,7 @@ from tuning_registry.operations.election.tally import (
 from tuning_registry.operations.election.versions import common_packages, refuse_mixed
 from tuning_registry.operations.election.winners import Election, Track, elect_entries
 from tuning_registry.operations.overrides import refuse_expired
+from tuning_registry.operations.tables.compile_data import compile_data_of
 from tuning_registry.operations.tables.evidence import Evidence, make_evidence
 from tuning_registry.operations.tables.export_checks import (
     refuse_banned,
@@ -53,6 +55,7 @@ class ExportOptions:
         policy: `majority`, `fastest` or `minimax`.
         ties: How to choose between configs with equally many votes: `text`, or `fastest` by the timings.
         evidence: Write the slowdowns of all candidates, where there are timings, for keys that are not in the table.
+        compile_data: Also make the compile data of the table's kernels, if it was recorded.
         generalize_percent: Make one `*` entry per kernel, accepting this slowdown; None for no `*` entries.
         max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None for any slowdown.
         replaced: The table that the new one replaces.
@@ -67,6 +70,7 @@ class ExportOptions:
     policy: str = Policy.MAJORITY
     ties: str = Ties.TEXT
     evidence: bool = True
+    compile_data: bool = False
     generalize_percent: float | None = None
     max_regression_percent: float | None = None
     replaced: TunedTable | None = None
@@ -157,6 +161,9 @@ def export_table(
         evidence = make_evidence(kernels, kept, election.votes, track) if options.evidence else Evidence()
         payload = _payload(selection, options, election, kept, kernels, saving, evidence, used)
         _refuse_bad(payload, [*kept, *unwritten], options, election)
+        compile_data = CompileData(payload["arch"], "", "")
+        if options.compile_data:
+            compile_data = compile_data_of(reading, selection, payload)
         stale = election.votes.stale
         in_shares = [election.shares.entry(entry.shape) for entry in kept if entry.shape in election.shares]
         unvoted = unvoted_in_shares(election)
@@ -177,6 +184,7 @@ def export_table(
         stale=_count(kept, lambda entry: entry.shape in stale and entry.shape not in election.shares),
         saving=saving,
         evidence=evidence,
+        compile_data=compile_data,
         in_shares=len(in_shares),
         fewest_ranks=min((one.fewest for one in in_shares), default=0),
         most_ranks=max((one.most for one in in_shares), default=0),

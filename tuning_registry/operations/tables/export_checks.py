@@ -74,7 +74,7 @@ def refuse_gaps(election: Election) -> None:
     """Refuse to elect by time an entry that ranks timed in shares, while no rank has timed some of its candidates.
 
     Raises:
-        SelectionError: Counts entries and candidates, and names the first.
+        SelectionError: Counts entries and candidates.
     """
     timed = (Policy.FASTEST, Policy.MINIMAX)
     entries = [entry for entry in election.entries if entry.decided_by in timed and entry.shape in election.shares]
@@ -82,9 +82,8 @@ def refuse_gaps(election: Election) -> None:
     if gaps:
         untimed = sum(len(gap.untimed) for gap in gaps)
         raise SelectionError(
-            f"no rank of a split run has timed {count_of(untimed, 'candidate')} of {count_of(len(gaps), 'entry')} (first: "
-            f"{gaps[0].kernel} {gaps[0].key}). Nothing was written. Run the job again with the same --split and "
-            "--record-path, which times only what is missing. registry status lists it"
+            f"split runs have not timed {count_of(untimed, 'candidate')} of {count_of(len(gaps), 'entry')}, listed by "
+            "registry status. Nothing was written. To time them, run the job again with the same --split and --record-path"
         )
 
 

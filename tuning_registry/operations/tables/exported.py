@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from tuning_registry.errors import printable
+from tuning_registry.formats.compile_file import CompileData
 from tuning_registry.model.results import Result
 from tuning_registry.operations.election.generalizing import Saving
 from tuning_registry.operations.tables.evidence import Evidence
@@ -41,6 +42,8 @@ class Export(Result):
         most_ranks: The largest number.
         unvoted: Entries from split runs that this policy cannot elect, since they have no votes.
         saving: The effect of generalizing; None if it was not asked for.
+        compile_data: What the table's kernels need to be compiled before they are launched; false if nothing is known, or
+            if it was not asked for.
         devices: Recordings by device, largest share first.
     """
 
@@ -64,6 +67,7 @@ class Export(Result):
     unvoted: int
     saving: Saving | None
     evidence: Evidence
+    compile_data: CompileData
     devices: Mapping[str, int]
 
     @property
@@ -104,6 +108,7 @@ class Export(Result):
             **{name: getattr(self, name) for name in counts},
             "saving": None if self.saving is None else asdict(self.saving),
             "evidence": {"keys": self.evidence.keys, "bytes": self.evidence.size},
+            "compile_data": {"entries": self.compile_data.keys, "kernels": len(self.compile_data.kernels)},
             "devices": dict(self.devices),
         }
 

@@ -38,6 +38,7 @@ from tuning_registry.runtime.policies.fields import (
     parse_flag,
     parse_integer,
     parse_names,
+    parse_on_off,
     parse_paths,
     parse_split,
 )
@@ -116,7 +117,7 @@ class AutotunePolicy:
     split_repeats: int = field(
         default=2,
         metadata=declare(
-            "Number of ranks that time each candidate if the timing is shared.",
+            "With --split, number of ranks that time each candidate.",
             check_repeats, parse=parse_integer, metavar="RANKS",
         ),
     )  # fmt: skip
@@ -195,8 +196,23 @@ class AutotunePolicy:
     audit_memory: int = field(
         default=2 << 30,
         metadata=declare(
-            "Limit in bytes on the memory for copies of an audited call. Calls that need more are not audited.",
+            "Memory limit, in bytes, for copies of an audited call's tensors. Calls that need more are not audited.",
             check_bytes, parse=parse_integer, metavar="BYTES",
+        ),
+    )  # fmt: skip
+    torch_compile: bool = field(
+        default=True,
+        metadata=declare(
+            "Record and pin kernels under torch.compile like other launches. 0 leaves Inductor alone.",
+            check_flag, parse=parse_on_off, metavar="1|0",
+        ),
+    )  # fmt: skip
+    compile_ahead: bool = field(
+        default=True,
+        metadata=declare(
+            "Compile the table's kernels in the background of a pinned job, from the file that export writes beside the "
+            "table; while recording, keep what that file needs. 0 turns both off.",
+            check_flag, parse=parse_on_off, metavar="1|0",
         ),
     )  # fmt: skip
     chaos: bool = field(

@@ -136,10 +136,14 @@ class HandIn:
             except (RegistryError, ImportError) as error:
                 wait_s = pause_s * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
                 if not self._may_succeed(error, time.monotonic() + wait_s - began, budget_s):
-                    warn("cannot hand in the recording to %s: %s", shown_url(self._url), error)
+                    warn("cannot hand in the recording to %s: %s", shown_url(self._url), self._reason(error))
                     return False
                 time.sleep(wait_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _reason(self, error: Exception) -> str:
+        """The error without the URL that it begins with."""
+        return str(error).removeprefix(f"{shown_url(self._url)}: ")
 
     def _due_at(self, first_change: float) -> float:
         if self._is_guessed():
@@ -179,7 +183,12 @@ class HandIn:
 
     def _warn(self, error: Exception) -> None:
         """Warn, once, of what waiting does not mend; the recording is in a file until the end, which tries once more."""
-        warn_once(("hand-in", self._url), "cannot hand in the recording to %s yet: %s", shown_url(self._url), error)
+        warn_once(
+            ("hand-in", self._url),
+            "cannot hand in the recording to %s yet: %s",
+            shown_url(self._url),
+            self._reason(error),
+        )
 
 
 def _module() -> AppendModule:

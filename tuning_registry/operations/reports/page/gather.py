@@ -15,7 +15,7 @@ from tuning_registry.operations.election.reasons import why_elected, why_left_ou
 from tuning_registry.operations.election.tally import PINNED, EntryVotes, Winner, check_packages
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.winners import Election, elect_entries
-from tuning_registry.operations.reports.costs import cost_of
+from tuning_registry.operations.reports.costs import cost_of, times_of
 from tuning_registry.operations.reports.misses import find_misses
 from tuning_registry.operations.reports.page.against import compare_with, environments_of
 from tuning_registry.operations.reports.page.report import Candidate, Column, Report, ReportEntry, worst_first
@@ -142,7 +142,7 @@ class _Gathering:
         current = {e.shape[:3] for e in every if e.votes and e.group == self._newest[e.arch, e.package]}
         found = []
         for entry in every:
-            times = self._votes.timings_by_config(entry.shape)
+            times, own, sample = times_of(entry, self._votes)
             candidates = self._candidates(entry, times)
             newest = self._newest[entry.arch, entry.package]
             is_old = bool(entry.votes) and entry.shape[:3] not in current
@@ -150,13 +150,13 @@ class _Gathering:
                 self._note_kernel(entry, candidates)
             if wanted is None or entry.key in wanted:
                 other = newest if is_old else ()
-                found.append(self._entry(entry, times, candidates, stale.get(entry.shape, 0), other))
+                found.append(self._entry(entry, (times, own, sample), candidates, stale.get(entry.shape, 0), other))
         return found
 
     def _entry(
         self,
         entry: EntryVotes,
-        times: ByConfig,
+        timed: tuple[ByConfig, ByConfig, Sample | None],
         candidates: tuple[Candidate, ...],
         stale: int,
         newest: tuple[str, ...],
@@ -171,13 +171,13 @@ class _Gathering:
             ),
         )
         overrides = self._election.overrides
-        cost = cost_of(entry, times) if entry.choices else None
+        cost = cost_of(entry, *timed) if entry.choices else None
         is_split = entry.config_count > 1
         has_config = isinstance(entry, Winner)
         return ReportEntry(
             entry=entry,
             config=entry.config if isinstance(entry, Winner) else None,
-            why=why_elected(entry, overrides, Policy.MAJORITY, times)
+            why=why_elected(entry, overrides, Policy.MAJORITY, timed[0])
             if isinstance(entry, Winner)
             else why_left_out(entry, overrides),
             is_overridden=isinstance(entry, Winner) and entry.decided_by == PINNED,

@@ -36,7 +36,7 @@ def _headline(report: Report) -> str:
         return "No entries"
     if not split:
         return f"All ranks agree on {count_of(total, 'entry')}"
-    return f"{split:,} of {count_of(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
+    return f"Ranks disagree on {split:,} of {count_of(total, 'entry')}"
 
 
 def _summary(report: Report) -> str:
