@@ -231,7 +231,13 @@ def measure(bench: Bench) -> None:
     ranks = [bench.start(f"rank{rank}", every, RANK=str(rank), **record) for rank in range(2)]
     for rank, process in enumerate(ranks):
         bench.finish(f"recorded rank {rank}", process)
-    bench.run("recorded again", "rank0", every, **{**record, "TUNING_REGISTRY_RECORD_PATH": str(bench.folder / "echo")}, RANK="0")
+    bench.run(
+        "recorded again",
+        "rank0",
+        every,
+        **{**record, "TUNING_REGISTRY_RECORD_PATH": str(bench.folder / "echo")},
+        RANK="0",
+    )
     merged = merge_records(sorted(bench.folder.glob("rec.*.json")))[arch]
     write(arch, merged, tables / f"{arch}.json", triton=triton.__version__)
     print("table:", {kernel: len(entries) for kernel, entries in merged.items()})
@@ -253,10 +259,14 @@ def check(bench: Bench, merged: Any, user: list[str]) -> None:
     """Print which claims hold; exit 1 if one does not."""
     a = bench.answers
     changed = other_table(merged)
-    table = {(kernel, key): config_text(config) for kernel, entries in merged.items() for key, config in entries.items()}
+    table = {
+        (kernel, key): config_text(config) for kernel, entries in merged.items() for key, config in entries.items()
+    }
     new = {(kernel, key): config_text(config) for kernel, entries in changed.items() for key, config in entries.items()}
     step = {name: sum(a[name]["results"][p]["step_us"] for p in user) for name in ("stock warm", "pinned warm")}
-    first = {name: sum(a[name]["results"][p]["first_s"] for p in user) for name in ("stock warm", "pinned warm", "pinned 0")}
+    first = {
+        name: sum(a[name]["results"][p]["first_s"] for p in user) for name in ("stock warm", "pinned warm", "pinned 0")
+    }
     claims = {
         "every pinned run timed no candidate of the user's kernels": all(
             not a[name]["timed"].get("triton") and not a[name]["timed"].get("inductor")
@@ -269,7 +279,9 @@ def check(bench: Bench, merged: Any, user: list[str]) -> None:
         "the table's configs were launched": launched(a["pinned 0"]) == table == launched(a["pinned eager"]),
         "the changed table's configs were launched over warm caches": launched(a["table changed"]) == new,
         "without a table, other configs were launched over warm caches": all(
-            source == "min_cost" for kernel, _, _, source in a["table removed"]["choices"] if not kernel.startswith("torch._")
+            source == "min_cost"
+            for kernel, _, _, source in a["table removed"]["choices"]
+            if not kernel.startswith("torch._")
         ),
         "a warm cache gave echoes, no votes": not a["recorded again"]["timed"].get("inductor"),
         "no fault was caught": all(not answer["faults"] for answer in a.values()),

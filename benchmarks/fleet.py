@@ -99,7 +99,10 @@ def bare_append(url: str) -> Callable[[bytes], bool]:
         import sqlite3
 
         def insert(payload: bytes) -> bool:
-            with contextlib.closing(sqlite3.connect(str(parse_url(url).database), timeout=60)) as connection, connection:
+            with (
+                contextlib.closing(sqlite3.connect(str(parse_url(url).database), timeout=60)) as connection,
+                connection,
+            ):
                 connection.execute("INSERT INTO bare (payload) VALUES (?)", (payload,))
             return True
 
@@ -133,7 +136,9 @@ def play_fleet(url: str, file: Path, moments: Sequence[float], *, bare: bool = F
 @contextlib.contextmanager
 def folding(url: str, every_s: int) -> Iterator[subprocess.Popen[str]]:
     """Run the service; it must end cleanly."""
-    service = subprocess.Popen([*REGISTRY, "--db", url, "fold", "--every", f"{every_s}s"], stderr=subprocess.PIPE, text=True)
+    service = subprocess.Popen(
+        [*REGISTRY, "--db", url, "fold", "--every", f"{every_s}s"], stderr=subprocess.PIPE, text=True
+    )
     try:
         yield service
     finally:
@@ -162,7 +167,9 @@ def problems_of(store: Store, ranks: int, in_files: int) -> list[str]:
     with store.reading() as reading:
         rows = reading.row_counts("recordings", "votes", "entries", "hand_ins")
     expected = {"recordings": ranks, "votes": ranks * ENTRIES, "entries": ENTRIES, "hand_ins": 0}
-    found = [f"{name}: {rows[name]:,} instead of {number:,}" for name, number in expected.items() if rows[name] != number]
+    found = [
+        f"{name}: {rows[name]:,} instead of {number:,}" for name, number in expected.items() if rows[name] != number
+    ]
     runs = list_runs(store)
     if [(run.name, run.ranks) for run in runs] != [("fleet", tuple(range(ranks)))]:
         found.append("not every rank is there once")
@@ -217,7 +224,9 @@ def main() -> None:
                     empty_postgres(server)
                     is_well &= measure("Postgres", server, ranks, arguments.seconds, Path(folder))
             else:
-                is_well &= measure("SQLite", f"sqlite:///{folder}/fleet{ranks}.db", ranks, arguments.seconds, Path(folder))
+                is_well &= measure(
+                    "SQLite", f"sqlite:///{folder}/fleet{ranks}.db", ranks, arguments.seconds, Path(folder)
+                )
     sys.exit(not is_well)
 
 

@@ -10,7 +10,7 @@ from tests.runtime.fakes import ARCH, KEY, NAME, Tensor, autotuner, launch, stor
 from tests.runtime.test_process import python
 from tuning_registry.formats.table import read_table
 from tuning_registry.runtime import AutotunePolicy, install, uninstall
-from tuning_registry.runtime.recording import sink
+from tuning_registry.runtime.recording import hand_in
 
 
 def told(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
@@ -157,7 +157,7 @@ def test_rank_0_is_told_of_another_job_of_its_name(tmp_path: Path, monkeypatch: 
 def test_a_database_that_no_package_here_can_reach_is_named_at_install(
     url: Any, missing: Any, monkeypatch: Any, caplog: Any
 ) -> None:
-    monkeypatch.setattr(sink, "find_spec", lambda name: None if name == "psycopg" else name)
+    monkeypatch.setattr(hand_in, "find_spec", lambda name: None if name == "psycopg" else name)
     install(AutotunePolicy(record_path=url, arch=ARCH, run="job"))
     assert [said.startswith(missing or "?") for said in told(caplog)] == ([True] if missing else [])
 

@@ -75,6 +75,5 @@ def postgres_fault(
         return UnreachableError(f"{where}: cannot connect: {text.removeprefix('connection failed: ')}")
     if state in _AWAY or state.startswith(_CONNECTION_CLASS):
         return UnreachableError(f"{where}: {text}")
-    if state.startswith(_REJECTED):
-        return RejectedError(f"{where}: {text}")
-    return DatabaseError(f"{where}: {text}{_CHECK if state in OTHER_SCHEMA else ''}")
+    kind = RejectedError if state.startswith(_REJECTED) else DatabaseError
+    return kind(f"{where}: {text}{_CHECK if state in OTHER_SCHEMA else ''}")

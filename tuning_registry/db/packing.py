@@ -190,9 +190,7 @@ def take_out(transaction: Writing, recording_ids: Collection[int]) -> None:
             continue
         (whole,) = transaction.bulk(queries.timings.block(stored.entry_id, stored.key[0]))
         transaction.connection.execute(
-            sa.delete(table).where(
-                table.c.entry_id == stored.entry_id, table.c.first_recording == stored.key[0]
-            )
+            sa.delete(table).where(table.c.entry_id == stored.entry_id, table.c.first_recording == stored.key[0])
         )
         rest = StoredBlock(whole).load().without(ids)
         insert_timing_blocks(transaction, stored.entry_id, [] if rest is None else [rest])

@@ -34,8 +34,19 @@ _INGESTED: Final = (
     "audits",
     "specializations",
     "entry_specializations",
+    "origins",
+    "curated_choices",
 )
-_DELETED: Final = ("recording_archs", "votes", "timings", "observations", "candidate_sets", "hand_ins")
+_DELETED: Final = (
+    "recording_archs",
+    "votes",
+    "timings",
+    "timing_blocks",
+    "observations",
+    "candidate_sets",
+    "candidate_set_blocks",
+    "hand_ins",
+)
 # Columns of `recordings` that an ingest may not change: whose it is, and whether somebody withdrew it.
 _FIXED: Final = frozenset({"id", "run_id", "rank", "ingested_at", "withdrawn_at"})
 _HAND_INS: Final = "hand_ins"
@@ -149,6 +160,7 @@ def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str
         f'GRANT USAGE ON SEQUENCE {sequences(_INGESTED)} TO "{ingester}"',
         f'GRANT DELETE ON {listed(_DELETED)} TO "{ingester}"',
         f'GRANT UPDATE ({", ".join(updated)}) ON {listed(["recordings"])} TO "{ingester}"',
+        f'GRANT UPDATE (superseded_at) ON {listed(["origins"])} TO "{ingester}"',
         f'GRANT UPDATE (state, error) ON {listed([_HAND_INS])} TO "{ingester}"',
         f'GRANT INSERT ON {listed(["exports"])} TO "{reader}"',
         f'GRANT USAGE ON SEQUENCE {sequences(["exports"])} TO "{reader}"',

@@ -160,7 +160,7 @@ def _ticks_of(column: array[float]) -> tuple[int, list[int], list[int]]:
     """Kind of a column, its values in nanoseconds, and the positions of the values that these do not give back."""
     try:
         ticks = list(map(round, map(mul, column, itertools.repeat(_NS))))
-        if not (-_MOST_NS < min(ticks, default=0) and max(ticks, default=0) < _MOST_NS):
+        if not (min(ticks, default=0) > -_MOST_NS and max(ticks, default=0) < _MOST_NS):
             raise OverflowError
     except (ValueError, OverflowError):  # NaN, or too slow
         ticks = list(_near(column))

@@ -23,7 +23,7 @@ from tuning_registry.formats import hand_ins as format_module
 from tuning_registry.formats.hand_ins import pack_hand_in
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.winners import find_winners
-from tuning_registry.operations.ingest import folding
+from tuning_registry.operations.ingest import folding, transfer
 from tuning_registry.operations.ingest.folding import fold
 from tuning_registry.operations.ingest.hand_ins import count_hand_ins, list_refused, retry_refused, save_refused
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
@@ -87,9 +87,7 @@ def test_a_file_and_a_hand_in_of_one_process_are_one_recording(store: Store, dat
     assert winner_votes(store) == {1}
 
 
-def test_other_content_of_a_rank_is_refused_kept_and_can_be_saved(
-    store: Store, database: str, tmp_path: Path
-) -> None:
+def test_other_content_of_a_rank_is_refused_kept_and_can_be_saved(store: Store, database: str, tmp_path: Path) -> None:
     hand_in(database, version_2(votes(), 1))
     fold(store)
     hand_in(database, version_2(votes(chosen=B), 2))
@@ -162,7 +160,9 @@ HOSTILE = {
     "deep facts": zlib.compress(b"[" * 100_000 + b"\n{}"),
     "no recording": zlib.compress(b"{}\n"),
     "not a recording": zlib.compress(b'{}\n{"arch": "sm90", "kernels": {}}'),
-    "no run": pack_hand_in([json.dumps(version_1(votes(), run=None) | {"rank": 0}).replace('"run": null, ', "").encode()]),
+    "no run": pack_hand_in(
+        [json.dumps(version_1(votes(), run=None) | {"rank": 0}).replace('"run": null, ', "").encode()]
+    ),
     "a rank out of range": pack_hand_in([json.dumps(version_2(votes(), 9, rank=2**40)).encode()]),
     "a NUL": pack_hand_in([json.dumps(version_2({"sm90": {"k\0": {"M=1": A}}}, 9)).encode()]),
     "a long run": pack_hand_in([json.dumps(version_2(votes(), 9, run="x" * 100_000)).encode()]),
@@ -201,7 +201,7 @@ def test_a_hand_in_that_the_database_rejects_is_found_and_refused(
     """A value that got past every check must not keep all others from being folded."""
     for rank in range(5):
         append_rank(database, rank)
-    real = folding.place_batch
+    real = transfer.place_batch
 
     def reject(transaction: Any, batch: Any, options: Any) -> Any:
         if any(record.header.rank == 3 for record in batch.pending):

@@ -72,7 +72,9 @@ class Machine:
 
 
 def name_of(autotuner: Any, config: Any) -> str:
-    sizes = " ".join(f"{key}={value}" for key, value in config.kwargs.items() if re.fullmatch("[XR]?[0-9]?_?BLOCK", key))
+    sizes = " ".join(
+        f"{key}={value}" for key, value in config.kwargs.items() if re.fullmatch("[XR]?[0-9]?_?BLOCK", key)
+    )
     return f"{autotuner.fn.__name__} {sizes} w{config.num_warps}"
 
 
@@ -83,7 +85,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Machine
     if not torch.__version__.startswith("2.13."):
         pytest.skip(f"drives the internals of torch 2.13, and this is {torch.__version__}")
     if triton.__version__ < "3.3":
-        pytest.skip("torch 2.13 does not come with Triton 3.2, whose autotuner needs a GPU as soon as Dynamo derives one")
+        pytest.skip(
+            "torch 2.13 does not come with Triton 3.2, whose autotuner needs a GPU as soon as Dynamo derives one"
+        )
     import torch._inductor.config
     import torch.utils._triton
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner

@@ -131,7 +131,7 @@ def test_the_choice_is_noted_over_a_warm_cache(machine: Machine, kernels: Any, t
 def test_a_changed_table_and_a_removed_one_count_over_a_warm_cache(
     machine: Machine, kernels: Any, tmp_path: Path
 ) -> None:
-    function = lambda x: kernels.call(kernels.add, x)  # noqa: E731 - one code object, as in a script
+    function = lambda x: kernels.call(kernels.add, x)
     pin(tmp_path, {KEY: config(128, 2)})
     run(function)
     machine.new_process()
@@ -203,7 +203,12 @@ def test_on_miss_error_refuses(machine: Machine, kernels: Any, tmp_path: Path) -
     pin(tmp_path, {f"n=900{DTYPES}": config(128, 4)}, on_miss="error")
     with pytest.raises(Exception, match="no config to pin") as caught:
         run(lambda x: kernels.call(kernels.add, x))
-    chain = [caught.value, caught.value.__cause__, caught.value.__context__, getattr(caught.value, "inner_exception", None)]
+    chain = [
+        caught.value,
+        caught.value.__cause__,
+        caught.value.__context__,
+        getattr(caught.value, "inner_exception", None),
+    ]
     assert any(isinstance(error, LaunchError) for error in chain)
     assert coverage_report().reached == {ADD: "refused"}
     assert machine.launched == []

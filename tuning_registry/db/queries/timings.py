@@ -95,9 +95,7 @@ def set_blocks_on(entry_ids: Collection[int] | None) -> sa.Select[Any]:
     Columns: entry_id, fingerprint, first_recording, recording_count, recordings.
     """
     block = candidate_set_blocks.c
-    query = sa.select(
-        block.entry_id, block.fingerprint, block.first_recording, block.recording_count, block.recordings
-    )
+    query = sa.select(block.entry_id, block.fingerprint, block.first_recording, block.recording_count, block.recordings)
     return query if entry_ids is None else query.where(block.entry_id.in_(list(entry_ids)))
 
 

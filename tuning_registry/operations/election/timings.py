@@ -64,9 +64,7 @@ class Timings:
         self._places: dict[object, Sequence[int]] = {}
         self.sample: Sample | None = None
 
-    def measured(
-        self, counts: Mapping[int, AbstractSet[int]], config_ids: Collection[int] | None = None
-    ) -> Measured:
+    def measured(self, counts: Mapping[int, AbstractSet[int]], config_ids: Collection[int] | None = None) -> Measured:
         """The times of each config.
 
         Args:

@@ -130,9 +130,7 @@ class VotesByShape:
         """The timings of one shape, by canonical text: `{text: {recording id: (median, p20, p80) in ms}}`."""
         return self._by_text(self.timings(shape))
 
-    def timings_with(
-        self, shape: Shape, groups: Sequence[Sequence[int]]
-    ) -> tuple[ByConfig, ByConfig, Sample | None]:
+    def timings_with(self, shape: Shape, groups: Sequence[Sequence[int]]) -> tuple[ByConfig, ByConfig, Sample | None]:
         """The timings of one shape by canonical text, the same with those of some recordings, and the sample.
 
         The first two are the same object unless so many recordings timed the shape that a sample is read.

@@ -188,7 +188,9 @@ def _with_free_places(transaction: Writing, offers: Sequence[_Offer]) -> Iterato
     """
     runs = sorted({str(offer.recording.header.run) for offer in offers})
     current = transaction.chunked(queries.recordings.current, runs)
-    holders: dict[tuple[str | None, int | None], str] = {(row["run"], row["rank"]): row["process_id"] for row in current}
+    holders: dict[tuple[str | None, int | None], str] = {
+        (row["run"], row["rank"]): row["process_id"] for row in current
+    }
     for offer in offers:
         header = offer.recording.header
         mine = header.id or offer.id

@@ -136,7 +136,9 @@ def note_of(counts: HandInCounts) -> str:
     parts = []
     if counts.pending:
         verb = "is" if counts.pending == 1 else "are"
-        parts.append(f"{count_of(counts.pending, 'hand-in')} {verb} pending and not counted yet; registry fold counts them")
+        parts.append(
+            f"{count_of(counts.pending, 'hand-in')} {verb} pending and not counted yet; registry fold counts them"
+        )
     if counts.refused:
         verb = "was" if counts.refused == 1 else "were"
         parts.append(f"{count_of(counts.refused, 'hand-in')} {verb} refused; registry hand-ins shows why")

@@ -204,7 +204,9 @@ class CompiledLaunches:
                 return True
         return False
 
-    def _tuned(self, kernel: CompiledKernel, key: str | None, winner: Any, timings: dict[Any, float], origin: str) -> None:
+    def _tuned(
+        self, kernel: CompiledKernel, key: str | None, winner: Any, timings: dict[Any, float], origin: str
+    ) -> None:
         tuning = watch.Tuning(kernel, kernel_name(kernel), key)
         tuning.candidates, tuning.is_whole = list(kernel.candidates), True
         tuning.timings, tuning.winner, tuning.origin = timings, winner, origin
@@ -263,14 +265,23 @@ def _may_have_kernels(details: Any) -> bool:
     """Whether a graph has Triton kernels of the user, or operators that may be made of them (`triton_op`)."""
     if getattr(details, "user_defined_triton_source", None):
         return True
-    graphs = [module.graph for module in details.gm.modules() if hasattr(module, "graph")] if details.gm is not None else []
+    graphs = (
+        [module.graph for module in details.gm.modules() if hasattr(module, "graph")] if details.gm is not None else []
+    )
     return any(_is_of_user(node.target) for graph in graphs for node in graph.nodes if node.op == "call_function")
 
 
 def _is_of_user(target: Any) -> bool:
     name = getattr(target, "_qualified_op_name", None) or getattr(target, "namespace", "")
     namespace = str(name).partition("::")[0]
-    return bool(namespace) and namespace not in {"aten", "prims", "prim", "higher_order", "inductor", "_c10d_functional"}
+    return bool(namespace) and namespace not in {
+        "aten",
+        "prims",
+        "prim",
+        "higher_order",
+        "inductor",
+        "_c10d_functional",
+    }
 
 
 def _function_name(autotuner: Any) -> str:
