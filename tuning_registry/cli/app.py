@@ -108,7 +108,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "lift": overrides.lift,
         "overrides": overrides.list_overrides,
     },
-    "Without a database": {"merge": standalone.merge, "validate": standalone.validate},
+    "Without a database": {"merge": standalone.merge, "validate": standalone.validate, "formats": standalone.formats},
     "Database": {"status": database.status},
 }
 

@@ -151,7 +151,7 @@ def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty)
 
 def _filter(name: str, *, is_required: bool) -> inspect.Parameter:
     kind, option = FILTERS[name]
-    return _keyword(name, Annotated[kind, option], inspect.Parameter.empty if is_required else None)
+    return _keyword(name, Annotated[kind, option], inspect.Parameter.empty if is_required else False if kind is bool else None)
 
 
 def _with_parameters(
@@ -174,6 +174,8 @@ def _selection(given: Mapping[str, Any]) -> Selection:
         source=given.get("source"),
         triton=given.get("triton"),
         packages=parse_packages(given.get("package") or []),
+        device=given.get("device"),
+        curated=bool(given.get("curated")),
     )
 
 

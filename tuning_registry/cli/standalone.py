@@ -13,9 +13,11 @@ from tuning_registry.cli.options import FormatOption, Paths, StatedTriton
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.cli.tables import write_export
 from tuning_registry.errors import printable
+from tuning_registry.formats.plugins import Plugins
 from tuning_registry.formats.table_problems import validate_table
 from tuning_registry.model.selection import Selection
 from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.sources import render_formats
 from tuning_registry.rendering.validation import render_problems
 from tuning_registry.wording import count_of
 
@@ -39,6 +41,17 @@ def merge(
     selection = Selection(arch=arch or only_arch(store))
     options = ExportOptions(source=source or None, evidence=False, compile_data=not is_stdout(output))
     write_export(export_table(store, selection, options), output)
+
+
+@command(examples=("registry formats", "registry formats --format json"))
+def formats(style: FormatOption = Format.table) -> None:
+    """List the formats of other tools that can be read or written, and the packages that add them."""
+    plugins = Plugins()
+    rows = plugins.describe()
+    print_data(render_formats(rows, style))
+    for broken in plugins.broken.values():
+        print_message(f"warning: {printable(broken)}")
+    print_message(count_of(len(rows), "format"))
 
 
 @command(examples=("registry validate sm90.json", "registry validate old.json sm90.json --format json"))

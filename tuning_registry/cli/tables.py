@@ -39,11 +39,13 @@ _FOR_PEOPLE: Final = (Format.table, Format.markdown)  # these leave out changes 
 @command(
     "arch",
     *VOTES,
-    required=("arch",),
+    "device",
+    "curated",
     examples=(
         "registry export --arch sm90 -o sm90.json",
         "registry export --arch sm90 --policy fastest --max-regression 5 -o sm90.json",
         "registry export --arch sm90 --generalize 3 --run july",
+        "registry export --to fla --device NVIDIA_H200 -o fla-configs",
     ),
 )
 def export(
@@ -103,10 +105,22 @@ def export(
         float,
         typer.Option(metavar="SHARE", help="Leave out entries whose winner has a smaller share of the votes (0 to 1)."),
     ] = 0.0,
+    to_format: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FORMAT", help="Write files of another tool into a folder (registry formats)."),
+    ] = None,
 ) -> None:
-    """Write the canonical table of one architecture: one config per entry."""
+    """Write the canonical table of one architecture: one config per entry.
+
+    With --to, writes the entries as files of another tool.
+    """
     from tuning_registry.operations.tables.export import ExportOptions, export_table
 
+    if to_format is not None:
+        _export_format(target, to_format, policy, output)
+        return
+    if target.selection.arch is None:
+        raise UsageError("an export needs an architecture; choose one with --arch")
     store = target.open()
     options = ExportOptions(
         min_votes=min_votes,
@@ -125,6 +139,22 @@ def export(
     write_export(made, output)
     if not is_stdout(output):
         _remember(store, made, target.selection, options, str(output))
+
+
+def _export_format(target: Target, name: str, policy: Policy, output: Path | None) -> None:
+    """Write the elected entries as files of another tool."""
+    from tuning_registry.operations.tables.outgoing import write_format
+
+    if output is None or is_stdout(output):
+        raise UsageError("--to needs a folder or file for its output: -o PATH")
+    written, entries = write_format(target.open(), target.selection, name, policy)
+    for file, data in sorted(written.files.items()):
+        write_atomically(output / file if file else output, data)
+    left = sum(written.left_out.values())
+    for reason, count in written.left_out.items():
+        print_message(printable(f"note: {count_of(count, 'entry')} left out: {reason}"))
+    files = count_of(len(written.files), "file")
+    print_message(f"wrote {count_of(entries - left, 'entry')} to {files} in {printable(str(output))}")
 
 
 def _replaced_table(output: Path | None) -> TunedTable | None:
@@ -174,6 +204,8 @@ def write_export(made: Export, output: Path | None) -> None:
         "{} kept the config of --same-bits-as: audits found no faster one with the same bits (see registry audit)": (
             made.kept_for_bits
         ),
+        "{} left out: their config is not a Triton config (--to FORMAT writes the files of their tool)": made.other_kinds,
+        "{} left out: they are for one device only (choose it with --device)": made.other_devices,
         "{} stale: some recordings chose from other candidates than the newest one (see registry winners)": (
             made.stale
         ),
@@ -207,7 +239,7 @@ def write_export(made: Export, output: Path | None) -> None:
             "from which jobs compile the kernels in the background"
         )
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
-    on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
+    on = f" on {devices}" if made.devices and set(made.devices) != {UNKNOWN_DEVICE} else ""
     recordings = made.payload["tuning_registry"]["recordings"]
     print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.selection_digest[:16]}")
 

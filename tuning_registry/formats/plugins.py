@@ -6,7 +6,7 @@ import functools
 import importlib.metadata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tuning_registry.errors import FormatError, RegistryError, UsageError
 from tuning_registry.formats.plugin import Format, ToolFile
@@ -81,6 +81,21 @@ class Plugins:
     def __iter__(self) -> Iterator[Plugin]:
         """Every format, by name."""
         return iter(sorted(self._plugins.values(), key=lambda plugin: plugin.name))
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Every format that works, as rows: name, reads, writes, package, title."""
+        found = [(plugin, self._working(plugin)) for plugin in self]
+        return [
+            {
+                "name": plugin.name,
+                "reads": one.can_read,
+                "writes": one.can_write,
+                "package": plugin.package,
+                "title": str(getattr(one, "title", "")),
+            }
+            for plugin, one in found
+            if one is not None
+        ]
 
     def named(self, name: str) -> Format:
         """The format of this name.

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from tuning_registry.errors import FormatError
 from tuning_registry.model.names import MAX_RUN_BYTES, check_text
+
+
+class Dimension(enum.StrEnum):
+    """What files of other tools are compared by."""
+
+    SOURCE = "source"  # the project that ships them
+    VERSION = "version"  # the version of the project
+    TRITON = "triton"  # the Triton version that they are for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,7 +139,11 @@ def choice_line(choice: ConfigVotes, width: int, *, is_elected: bool) -> str:
 
 def entry_title(entry: EntryVotes | PredictedLaunch) -> str:
     """Arch and kernel, and the version group if it is known."""
-    versions = [f"triton {entry.triton}" if entry.triton else "", f"{entry.package} {entry.version}".strip()]
+    versions = [
+        entry.device,
+        f"triton {entry.triton}" if entry.triton else "",
+        f"{entry.package} {entry.version}".strip(),
+    ]
     group = " ".join(filter(None, versions))
     return printable(f"{entry.arch}  {entry.kernel}" + (f"  ({group})" if group else ""))
 
@@ -167,6 +171,9 @@ def voters_text(voters: Mapping[str, Sequence[int]] | None) -> str:
     """The ranks that chose a config, as people write them: `ranks 0-2,5 of job-4711`."""
     parts, longest = [], max(_LONGEST_RANKS, (SCREEN.get().width or 0) - _BEFORE_RANKS)
     for run, ranks in (voters or {}).items():
+        if not ranks:  # a project's curated choices
+            parts.append(run)
+            continue
         shown = rank_ranges(ranks)
         if len(shown) > longest:
             shown = f"{shown[:longest].rpartition(',')[0]},... ({len(ranks)} ranks)"

@@ -13,8 +13,9 @@ from tuning_registry.model.selection import Selection
 
 
 def shapes(selection: Selection) -> sa.Select[Any]:
-    """Which shape is each entry a spelling of? Columns: id, arch, kernel, lookup_key, module."""
-    query = sa.select(entries.c.id, entries.c.arch, entries.c.kernel, entries.c.lookup_key, entries.c.module)
+    """Which shape is each entry a spelling of? Columns: id, arch, kernel, lookup_key, module, device."""
+    shape = (entries.c.arch, entries.c.kernel, entries.c.lookup_key, entries.c.module, entries.c.device)
+    query = sa.select(entries.c.id, *shape)
     chosen = entries_chosen(selection)
     return query if chosen is None else query.where(entries.c.id.in_(chosen))
 

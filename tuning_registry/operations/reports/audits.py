@@ -29,7 +29,7 @@ class EntryAudit(Result):
 
     Attributes:
         arch, kernel, key: The entry.
-        triton, package, version: The version group; empty if unknown.
+        triton, package, version, device: The version group; empty if unknown.
         recordings: Number of recordings that audited it.
         skipped: Number of recordings that could not, by reason.
         configs: Its candidates, in the order in which Triton times them.
@@ -42,6 +42,7 @@ class EntryAudit(Result):
     triton: str
     package: str
     version: str
+    device: str
     recordings: int
     skipped: Mapping[str, int]
     configs: tuple[AuditedConfig, ...]
@@ -94,6 +95,7 @@ class EntryAudit(Result):
             "triton": self.triton,
             "package": self.package,
             "version": self.version,
+            "device": self.device,
         }
 
     def __str__(self) -> str:
@@ -148,7 +150,7 @@ def audited_fields(one: AuditedConfig) -> dict[str, Any]:
 
 
 def _of_entry(shape: Shape, key: str, audits: ByRecording, overrides: Overrides) -> EntryAudit:
-    arch, kernel, _, triton, package, version = shape
+    arch, kernel, _, triton, package, version, device = shape
     configs = tuple(summarize(audits))
     bans = {one.config: overrides.ban_of(arch, kernel, key, one.config) for one in configs}
     pin = overrides.pin(arch, kernel, key)
@@ -161,6 +163,7 @@ def _of_entry(shape: Shape, key: str, audits: ByRecording, overrides: Overrides)
         triton=triton,
         package=package,
         version=version,
+        device=device,
         recordings=sum(not one.skipped for one in audits.values()),
         skipped=dict(Counter(one.skipped for one in audits.values() if one.skipped)),
         configs=configs,

@@ -72,6 +72,7 @@ class TableComparison(Result):
             "source": chosen.source,
             "triton": chosen.triton,
             "package": ", ".join(f"{name}={version}" for name, version in chosen.packages.items()),
+            "device": chosen.device,
         }
         shown = "; ".join(f"{name} {value}" for name, value in filters.items() if value)
         if not self.logged_at:
@@ -238,6 +239,8 @@ def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:
         source=filters.get("source"),
         triton=filters.get("triton"),
         packages=filters.get("package", {}),
+        device=filters.get("device"),
+        curated=filters.get("curated", False),
     )
     return _Votes(
         selection=_of_stated_versions(store, table, selection),

@@ -40,6 +40,7 @@ from tuning_registry.operations.tables.export_checks import (
     unvoted_in_shares,
 )
 from tuning_registry.operations.tables.exported import UNKNOWN_DEVICE, Export
+from tuning_registry.operations.tables.kinds import for_a_table
 from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.overrides import Overrides
 from tuning_registry.wording import count_of, list_some
@@ -142,6 +143,7 @@ def export_table(
             same_bits=same_bits,
             track=track,
         )
+        election, left_out = for_a_table(election)
         check_packages(election.votes)
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
         used = _recordings_used(reading, selection, election)
@@ -189,6 +191,8 @@ def export_table(
         fewest_ranks=min((one.fewest for one in in_shares), default=0),
         most_ranks=max((one.most for one in in_shares), default=0),
         unvoted=unvoted,
+        other_kinds=left_out.other_kinds,
+        other_devices=left_out.other_devices,
         devices=dict(Counter(map(_device, used)).most_common()),
     )
 
@@ -328,6 +332,11 @@ def _nothing_recorded(selection: Selection, reading: Reading, election: Election
     known = _recorded_archs(reading)
     if selection.arch in known:
         return SelectionError(f"no votes on {selection.arch} match the filters; registry runs lists the recorded runs")
+    if not selection.curated and reading.scalars(queries.origins.choice_count())[0]:
+        return SelectionError(
+            f"no votes were recorded on {selection.arch}, and curated choices do not vote; --curated counts each of them as a "
+            "vote"
+        )
     shown = list_some(known) if known else "none (registry runs also lists withdrawn runs)"
     return SelectionError(
         f"no votes were recorded on {selection.arch}; architectures with votes: {shown}. Timings do not vote, nor do "

@@ -41,6 +41,8 @@ class Export(Result):
         fewest_ranks: Of their candidates, the least number of ranks that timed one; 0 without such entries.
         most_ranks: The largest number.
         unvoted: Entries from split runs that this policy cannot elect, since they have no votes.
+        other_kinds: Entries left out because their config is not a Triton config.
+        other_devices: Entries left out because they are for one device, and others for the architecture.
         saving: The effect of generalizing; None if it was not asked for.
         compile_data: What the table's kernels need to be compiled before they are launched; false if nothing is known, or
             if it was not asked for.
@@ -65,6 +67,8 @@ class Export(Result):
     fewest_ranks: int
     most_ranks: int
     unvoted: int
+    other_kinds: int
+    other_devices: int
     saving: Saving | None
     evidence: Evidence
     compile_data: CompileData
@@ -100,6 +104,8 @@ class Export(Result):
             "fewest_ranks",
             "most_ranks",
             "unvoted",
+            "other_kinds",
+            "other_devices",
         )
         return {
             "arch": self.payload["arch"],
