@@ -14,6 +14,7 @@ from tuning_registry.cli.console import is_stdout, print_data, print_message, wr
 from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import DatabaseError, UsageError, printable
+from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.rendering.base import Format
