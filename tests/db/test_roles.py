@@ -101,7 +101,7 @@ def test_a_recording_that_grew_stays_a_file_which_ingest_completes(
         caplog.text.count("holds an earlier state of this recording, and its user may add recordings but not complete")
         == 1
     )
-    assert f"the recording stays in {file}; to ingest it later, run: registry ingest {file} --db" in caplog.text
+    assert f"the recording stays in its file; to ingest it later, run: registry ingest {file} --db" in caplog.text
     with psycopg.connect(roles["admin"]) as connection:
         count = "SELECT (SELECT count(*) FROM votes), (SELECT count(*) FROM timings)"
         assert connection.execute(count).fetchone() == (4, 1)  # nothing was lost, and nothing half done
