@@ -88,7 +88,7 @@ def weak(database: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("words", "job"),
     [
-        (("ingest", H200), "recorder"),
+        (("ingest", H200), "ingester"),
         (("winners",), "reader"),
         (("export", "--arch", "sm90"), "reader"),
         (("db", "upgrade"), "owner"),

@@ -230,7 +230,7 @@ def test_a_missing_cache_file_is_named(tmp_path: Path) -> None:
         read_cache(cache, arch="sm90", triton="3.6.0", votes=True)
 
 
-@pytest.mark.parametrize("time", [[-0.5, 1, 1], [0.0, 0.0, 0.0], [float("nan")] * 3, -1.0])
+@pytest.mark.parametrize("time", [[-0.5, 1, 1], [0.0, 0.0, 0.0], [float("nan")] * 3, -1.0, [1.0, 1.5, 0.5]])
 def test_a_winner_with_an_impossible_time_is_observed_and_the_rest_stays(tmp_path: Path, time: Any) -> None:
     write_result(tmp_path, [1], [[A, time], [B, [2.0, 1.9, 2.1]]])
     write_result(tmp_path, [2], [[A, [1.0, 0.9, 1.1]], [B, [2.0, 1.9, 2.1]]], hashed="B" * 52)

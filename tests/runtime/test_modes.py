@@ -90,12 +90,19 @@ def test_a_flag_that_requests_pinning_from_a_broken_table_refuses_the_launch(
     assert kernel.fn.launches == []
 
 
+@pytest.mark.parametrize("spelling", ["off", " OFF "])
 @pytest.mark.parametrize("mode", ["pinned", "auto", "record"])
 def test_off_in_the_environment_turns_off_what_a_script_installs(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: str
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    mode: str,
+    spelling: str,
 ) -> None:
     original = Autotuner.run
-    monkeypatch.setenv("TUNING_REGISTRY_MODE", "off")
+    monkeypatch.setenv("TUNING_REGISTRY_MODE", spelling)
+    assert install().mode == "off"
     fields: Any = {"pinned": {"table_path": table}, "record": {"record_path": tmp_path / "r"}, "auto": {}}[mode]
     assert install(mode=mode, arch=ARCH, chaos=True, verify_every=3, **fields).mode == "off"
     assert Autotuner.run is original

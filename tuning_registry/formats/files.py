@@ -45,6 +45,22 @@ def read_bytes(path: Path) -> bytes:
         raise FileError(f"{path}: cannot be read: {_reason(error)}") from error
 
 
+def read_head(path: Path, length: int) -> bytes:
+    """The first bytes of a regular file.
+
+    Raises:
+        FileError: As for `read_bytes`, whatever its size.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        try:
+            return os.read(handle, length) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+        finally:
+            os.close(handle)
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: cannot be read: {_reason(error)}") from error
+
+
 def expand_glob(path: Path) -> list[Path]:
     """The files that a glob pattern matches, sorted; the path itself if it exists or is not a pattern.
 

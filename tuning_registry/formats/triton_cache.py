@@ -196,7 +196,7 @@ def _read_result(document: object) -> _Result:
     times = [_as_triton_compares(three) for _, three in pairs]
     best = min(range(len(times)), key=times.__getitem__, default=None)
     failed = best is None or math.inf in times[best]
-    return _Result(_key_text(values), timed, None if failed or best is None else config_text(pairs[best][0]))
+    return _Result(key_of_values(values), timed, None if failed or best is None else config_text(pairs[best][0]))
 
 
 def _as_triton_compares(three: Any) -> list[float]:
@@ -205,7 +205,7 @@ def _as_triton_compares(three: Any) -> list[float]:
     return [math.inf] * 3 if None in numbers else [float(number) for number in numbers]
 
 
-def _key_text(values: Sequence[Any]) -> str:
+def key_of_values(values: Sequence[Any]) -> str:
     """The shape key of a cached result, `?=64|?=True|torch.bfloat16`; dtypes are the trailing strings that look like one."""
     tensors = len(values)
     while tensors and isinstance(values[tensors - 1], str) and _DTYPE.fullmatch(values[tensors - 1]):

@@ -80,7 +80,10 @@ def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
     missed = misses.all()
     hits, keys = pinned_keys(choices.latest(), missed)
     if not keys:
-        return "nothing was pinned: every launch had a single candidate"
+        is_returned = bool(choices.latest())
+        return (
+            f"nothing was pinned: {'every launch had a single candidate' if is_returned else 'no launch has returned'}"
+        )
     used, keys_shown = tables.used(), count_of(len(keys), "key")
     line = f"pinned {len(hits)} of {keys_shown} from {used}" if used else f"pinned 0 of {keys_shown}: no table"
     if not missed:

@@ -59,6 +59,7 @@ def overlapping() -> Any:
         (lambda: (torch.zeros(40), torch.zeros(40).as_subclass(Subclass)), "y is a Subclass, a subclass of Tensor"),
         (lambda: (torch.zeros(40), types.SimpleNamespace(data_ptr=lambda: 0)), "y is a SimpleNamespace that points to memory"),
         (lambda: (torch.zeros(40), (1, torch.zeros(4))), "y is a tuple of tensors"),
+        (lambda: (torch.zeros(40), iter([1, 2])), "y can be read only once"),
         (lambda: (torch.zeros(40), 0x7F12_3456_7890), "y may be a memory address"),
         (lambda: (torch.zeros(40), torch.tensor([3, 0x7F12_3456_7890])), "a tensor may hold memory addresses"),
         (lambda: (torch.zeros(40).to_sparse(), torch.zeros(40)), "x is not an ordinary dense tensor"),
@@ -116,6 +117,19 @@ def test_no_memory_left_skips_the_call(tmp_path: Path, monkeypatch: Any) -> None
     monkeypatch.setattr(candidates, "Copies", full)
     entry = recorded(tmp_path, kernel(None), torch.zeros(40), torch.zeros(40), 16)
     assert entry.skipped == "there is not enough device memory for copies"
+
+
+def test_no_memory_left_for_a_candidate_accuses_nobody(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def full(*_: Any, **__: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise torch.cuda.OutOfMemoryError
+
+    entry = recorded(tmp_path, kernel(full), torch.zeros(40), torch.zeros(40), 16)
+    assert entry.skipped == "there is not enough device memory for copies"
+    assert len(calls) == 2 + 4  # Triton goes on as always
 
 
 @pytest.mark.parametrize("how", ["extern_libs", "source"])

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from tuning_registry.db.queries.selected import counting_recordings, entries_chosen, of_packages
+from tuning_registry.db.queries.selected import ballots, counting_recordings, entries_chosen, of_packages
 from tuning_registry.db.schema import (
     candidate_sets,
     configs,
@@ -86,11 +86,12 @@ def _per_config(selection: Selection, environment_ids: list[int]) -> sa.Subquery
 
 
 def _group_columns(owner: sa.FromClause) -> list[sa.ColumnElement[str]]:
-    """The version group, for a statement that joins `environments` and `owner`."""
+    """The version group, for a statement that joins `entries`, `environments` and `owner`."""
     return [
         environments.c.triton.label("triton"),
         sa.func.coalesce(owner.c.package, "").label("package"),
         sa.func.coalesce(owner.c.version, "").label("version"),
+        entries.c.device.label("device"),
     ]
 
 
@@ -105,9 +106,10 @@ def _with_owner(counted: sa.Subquery, owner: sa.Table) -> sa.Join:
 
 def tally(selection: Selection, environment_ids: list[int]) -> sa.Subquery:
     """How many votes does each config of each entry have in each environment? The only pass over all votes."""
-    columns = (votes.c.entry_id, votes.c.config_id)
+    cast = ballots(selection)
+    columns = (cast.c.entry_id, cast.c.config_id)
     measures = [sa.func.count().label("n")]
-    return _counted_by_environment(votes, columns, measures, selection, environment_ids).subquery("tally")
+    return _counted_by_environment(cast, columns, measures, selection, environment_ids).subquery("tally")
 
 
 def candidate_set_tally(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
@@ -121,7 +123,7 @@ def candidate_set_tally(selection: Selection, environment_ids: list[int]) -> sa.
 
 
 def _counted_by_environment(
-    table: sa.Table,
+    table: sa.FromClause,
     columns: tuple[sa.ColumnElement[Any], ...],
     measures: list[sa.Label[int]],
     selection: Selection,
@@ -134,7 +136,7 @@ def _counted_by_environment(
     need a join with their recordings.
     """
     counting = counting_recordings(selection).subquery("counting")
-    if len(environment_ids) == 1:
+    if len(environment_ids) == 1 and not selection.curated:
         others = sa.select(recordings.c.id).where(recordings.c.id.not_in(sa.select(counting.c.id)))
         environment = sa.literal(environment_ids[0], sa.BigInteger).label("environment_id")
         query = (
@@ -153,10 +155,11 @@ def _counted_by_environment(
 def voters_by_kernel(selection: Selection) -> sa.Select[Any]:
     """How many counting recordings have a vote on each kernel? Columns: arch, kernel, ranks."""
     counting = counting_recordings(selection).subquery("counting")
+    cast = ballots(selection)
     voters = (
-        sa.select(entries.c.arch, entries.c.kernel, votes.c.recording_id)
+        sa.select(entries.c.arch, entries.c.kernel, cast.c.recording_id)
         .select_from(
-            votes.join(counting, counting.c.id == votes.c.recording_id).join(entries, entries.c.id == votes.c.entry_id)
+            cast.join(counting, counting.c.id == cast.c.recording_id).join(entries, entries.c.id == cast.c.entry_id)
         )
         .distinct()
     )
@@ -165,29 +168,22 @@ def voters_by_kernel(selection: Selection) -> sa.Select[Any]:
         owned = (owner.c.environment_id == counting.c.environment_id) & (owner.c.module == entries.c.module)
         voters = voters.outerjoin(owner, owned).where(*of_packages(selection))
     chosen = entries_chosen(selection)
-    found = (voters if chosen is None else voters.where(votes.c.entry_id.in_(chosen))).subquery("voters")
+    found = (voters if chosen is None else voters.where(cast.c.entry_id.in_(chosen))).subquery("voters")
     return sa.select(found.c.arch, found.c.kernel, sa.func.count().label("ranks")).group_by(
         found.c.arch, found.c.kernel
     )
 
 
-def who_voted(entry_ids: Iterable[int]) -> sa.Select[Any]:
+def who_voted(selection: Selection, entry_ids: Iterable[int]) -> sa.Select[Any]:
     """Which recordings chose which config of these entries, whether they count or not?
 
-    Columns: entry_id, config_id, recording ids as one text, since there may be millions. They are grouped as the table
+    Of the selection, only whether curated choices count as votes is used. Columns: entry_id, config_id, recording ids as one text, since there may be millions. They are grouped as the table
     is sorted, so that no database sorts.
     """
-    choice = (votes.c.entry_id, votes.c.config_id)
-    ids = sa.func.aggregate_strings(sa.cast(votes.c.recording_id, sa.Text), ",")
-    return sa.select(*choice, ids).where(votes.c.entry_id.in_(list(entry_ids))).group_by(*choice)
-
-
-def cast_on(entry_id: int) -> sa.Select[Any]:
-    """Which recording chose which config of this entry, whether it counts or not? Columns: config_id, recording_id.
-
-    Not joined with the recordings: the caller knows which ones count, and half a million rows are faster without.
-    """
-    return sa.select(votes.c.config_id, votes.c.recording_id).where(votes.c.entry_id == entry_id)
+    cast = ballots(selection)
+    choice = (cast.c.entry_id, cast.c.config_id)
+    ids = sa.func.aggregate_strings(sa.cast(cast.c.recording_id, sa.Text), ",")
+    return sa.select(*choice, ids).where(cast.c.entry_id.in_(list(entry_ids))).group_by(*choice)
 
 
 def contributing(selection: Selection) -> sa.Select[Any]:

@@ -116,7 +116,7 @@ class Shares:
     def entry(self, shape: Shape) -> SharedEntry:
         """What was timed of an entry."""
         one = self._stated[shape]
-        timed = {text: len(by_rank) for text, by_rank in self._votes.timings_by_config(shape).items()}
+        timed = self._votes.timed_by(shape)
         counts = [timed.get(text, 0) for text in one.candidates]
         return SharedEntry(
             arch=shape[0], kernel=shape[1], key=one.key, triton=shape[3], candidates=len(one.candidates),

@@ -198,7 +198,15 @@ def _with_shared(entries: Sequence[EntryVotes], shares: Shares) -> list[EntryVot
     """The entries that have votes, and those without that ranks timed in shares."""
     voted = {entry.shape for entry in entries}
     added = [
-        EntryVotes(arch=shape[0], kernel=shape[1], key=key, triton=shape[3], package=shape[4], version=shape[5])
+        EntryVotes(
+            arch=shape[0],
+            kernel=shape[1],
+            key=key,
+            triton=shape[3],
+            package=shape[4],
+            version=shape[5],
+            device=shape[6],
+        )
         for shape, key in shares
         if shape not in voted
     ]

@@ -13,6 +13,7 @@ from tuning_registry.formats.table import TunedTable
 from tuning_registry.formats.table_header import EXTRA, with_rule
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.globs import is_glob, matches_kernel
+from tuning_registry.model.kinds import Kind, kind_of
 from tuning_registry.model.names import ANY_KEY, bare_name
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.slowdowns import FAILED
@@ -118,10 +119,12 @@ def predict_launches(election: Election, key: str) -> Iterator[PredictedLaunch]:
     """What jobs would launch for a key without a config, by the table that an export would write.
 
     One for each kernel and version group of the election. None for a pattern, and for a kernel with a `*` entry, which
-    serves the key.
+    serves the key, and for configs of other kinds, which no table holds.
     """
-    groups: dict[tuple[str, tuple[str, str, str]], list[Winner]] = {}
+    groups: dict[tuple[str, tuple[str, ...]], list[Winner]] = {}
     for entry in election.entries:
+        if kind_of(entry.config) is not Kind.TRITON:
+            continue
         groups.setdefault((entry.kernel, entry.group), []).append(entry)
     for (kernel, (triton, package, version)), entries in groups.items():
         texts = {entry.key: entry.config for entry in entries}

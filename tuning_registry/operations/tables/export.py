@@ -14,6 +14,7 @@ from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, UsageError
+from tuning_registry.formats.compile_file import CompileData
 from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.selection import Selection
@@ -30,6 +31,7 @@ from tuning_registry.operations.election.tally import (
 from tuning_registry.operations.election.versions import common_packages, refuse_mixed
 from tuning_registry.operations.election.winners import Election, Track, elect_entries
 from tuning_registry.operations.overrides import refuse_expired
+from tuning_registry.operations.tables.compile_data import compile_data_of
 from tuning_registry.operations.tables.evidence import Evidence, make_evidence
 from tuning_registry.operations.tables.export_checks import (
     refuse_banned,
@@ -38,6 +40,7 @@ from tuning_registry.operations.tables.export_checks import (
     unvoted_in_shares,
 )
 from tuning_registry.operations.tables.exported import UNKNOWN_DEVICE, Export
+from tuning_registry.operations.tables.kinds import for_a_table
 from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.overrides import Overrides
 from tuning_registry.wording import count_of, list_some
@@ -53,6 +56,7 @@ class ExportOptions:
         policy: `majority`, `fastest` or `minimax`.
         ties: How to choose between configs with equally many votes: `text`, or `fastest` by the timings.
         evidence: Write the slowdowns of all candidates, where there are timings, for keys that are not in the table.
+        compile_data: Also make the compile data of the table's kernels, if it was recorded.
         generalize_percent: Make one `*` entry per kernel, accepting this slowdown; None for no `*` entries.
         max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None for any slowdown.
         replaced: The table that the new one replaces.
@@ -67,6 +71,7 @@ class ExportOptions:
     policy: str = Policy.MAJORITY
     ties: str = Ties.TEXT
     evidence: bool = True
+    compile_data: bool = False
     generalize_percent: float | None = None
     max_regression_percent: float | None = None
     replaced: TunedTable | None = None
@@ -138,6 +143,7 @@ def export_table(
             same_bits=same_bits,
             track=track,
         )
+        election, left_out = for_a_table(election)
         check_packages(election.votes)
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
         used = _recordings_used(reading, selection, election)
@@ -157,6 +163,9 @@ def export_table(
         evidence = make_evidence(kernels, kept, election.votes, track) if options.evidence else Evidence()
         payload = _payload(selection, options, election, kept, kernels, saving, evidence, used)
         _refuse_bad(payload, [*kept, *unwritten], options, election)
+        compile_data = CompileData(payload["arch"], "", "")
+        if options.compile_data:
+            compile_data = compile_data_of(reading, selection, payload)
         stale = election.votes.stale
         in_shares = [election.shares.entry(entry.shape) for entry in kept if entry.shape in election.shares]
         unvoted = unvoted_in_shares(election)
@@ -177,10 +186,13 @@ def export_table(
         stale=_count(kept, lambda entry: entry.shape in stale and entry.shape not in election.shares),
         saving=saving,
         evidence=evidence,
+        compile_data=compile_data,
         in_shares=len(in_shares),
         fewest_ranks=min((one.fewest for one in in_shares), default=0),
         most_ranks=max((one.most for one in in_shares), default=0),
         unvoted=unvoted,
+        other_kinds=left_out.other_kinds,
+        other_devices=left_out.other_devices,
         devices=dict(Counter(map(_device, used)).most_common()),
     )
 
@@ -320,6 +332,11 @@ def _nothing_recorded(selection: Selection, reading: Reading, election: Election
     known = _recorded_archs(reading)
     if selection.arch in known:
         return SelectionError(f"no votes on {selection.arch} match the filters; registry runs lists the recorded runs")
+    if not selection.curated and reading.scalars(queries.origins.choice_count())[0]:
+        return SelectionError(
+            f"no votes were recorded on {selection.arch}, and curated choices do not vote; --curated counts each of them as a "
+            "vote"
+        )
     shown = list_some(known) if known else "none (registry runs also lists withdrawn runs)"
     return SelectionError(
         f"no votes were recorded on {selection.arch}; architectures with votes: {shown}. Timings do not vote, nor do "

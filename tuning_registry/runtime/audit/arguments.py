@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -127,6 +127,8 @@ def _check_other(name: str, value: Any) -> None:
         raise NotAuditable(f"{name} is a tensor descriptor")
     if hasattr(value, "data_ptr"):
         raise NotAuditable(f"{name} is a {type(value).__name__} that points to memory")
+    if isinstance(value, Iterator):
+        raise NotAuditable(f"{name} can be read only once")
     if isinstance(value, list | tuple):
         for item in value:
             if isinstance(item, torch.Tensor) or hasattr(item, "data_ptr"):

@@ -38,6 +38,7 @@ from tuning_registry.runtime.policies.fields import (
     parse_flag,
     parse_integer,
     parse_names,
+    parse_on_off,
     parse_paths,
     parse_split,
 )
@@ -63,7 +64,7 @@ class AutotunePolicy:
             "What to do: auto (Triton tunes as usual), record (the same, and choices are recorded), pinned (nothing is "
             "timed) or off (nothing is patched). TUNING_REGISTRY_MODE=off overrides a policy that a script installs. Default: "
             "record if a record path is given, pinned if determinism is requested, otherwise auto.",
-            one_of(MODES, optional=True), choices=MODES,
+            one_of(MODES, optional=True), choices=MODES, parse=str.lower,
         ),
     )  # fmt: skip
     modules: tuple[str, ...] = field(
@@ -197,6 +198,21 @@ class AutotunePolicy:
         metadata=declare(
             "Memory limit, in bytes, for copies of an audited call's tensors. Calls that need more are not audited.",
             check_bytes, parse=parse_integer, metavar="BYTES",
+        ),
+    )  # fmt: skip
+    torch_compile: bool = field(
+        default=True,
+        metadata=declare(
+            "Record and pin kernels under torch.compile like other launches. 0 leaves Inductor alone.",
+            check_flag, parse=parse_on_off, metavar="1|0",
+        ),
+    )  # fmt: skip
+    compile_ahead: bool = field(
+        default=True,
+        metadata=declare(
+            "Compile the table's kernels in the background of a pinned job, from the file that export writes beside the "
+            "table; while recording, keep what that file needs. 0 turns both off.",
+            check_flag, parse=parse_on_off, metavar="1|0",
         ),
     )  # fmt: skip
     chaos: bool = field(

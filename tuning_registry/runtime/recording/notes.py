@@ -13,7 +13,7 @@ from tuning_registry.formats.recording_writer import observation_text, set_text,
 from tuning_registry.formats.recordings import SECTIONS
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.model.names import lookup_key
-from tuning_registry.model.records import TWO_SOURCES, ByEntry, Observation, TimedCandidates
+from tuning_registry.model.records import TWO_SOURCES, Observation, TimedCandidates
 from tuning_registry.runtime.guard import guarded, warn_once
 from tuning_registry.wording import count_of
 
@@ -130,7 +130,7 @@ class Notes:
             self._sort_in()
             return dict(self._sources)
 
-    def sections(self) -> dict[str, ByEntry[Any]]:
+    def sections(self) -> dict[str, Any]:
         """The present state, by field of `Recording`."""
         with self._lock:
             self._sort_in()

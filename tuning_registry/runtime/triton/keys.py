@@ -105,6 +105,9 @@ _names = _ModuleNames()
 
 def source_hash(autotuner: Any) -> str | None:
     """SHA-256 of the source of the kernel's function, from `def` on; None if there is no source."""
+    stated = getattr(autotuner, "source_hash", None)  # of a kernel in generated code
+    if isinstance(stated, str):
+        return stated
     function = getattr(autotuner, "base_fn", autotuner)
     source = None
     while source is None:

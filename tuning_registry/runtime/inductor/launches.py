@@ -1,0 +1,307 @@
+"""One policy at work on kernels under `torch.compile`: records what Inductor times, or decides in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from tuning_registry.model.audits import AuditedEntry
+from tuning_registry.model.canonical import dump_json, live_config_text, text_digest
+from tuning_registry.runtime.choices import Choice
+from tuning_registry.runtime.guard import guarded, warn_once
+from tuning_registry.runtime.inductor.definition import Definition, define
+from tuning_registry.runtime.inductor.notes import VERSION, CompiledCall, CompiledKernel, Note, decision_of
+from tuning_registry.runtime.inductor.seams import Plan, Seam
+from tuning_registry.runtime.job.devices import loaded_torch
+from tuning_registry.runtime.job.place import current_place
+from tuning_registry.runtime.pinning.decision import Decision
+from tuning_registry.runtime.session import Session
+from tuning_registry.runtime.triton import coverage, watch
+from tuning_registry.runtime.triton.keys import kernel_name, source_hash
+
+OWN: Final = "torch._inductor"  # the module that Inductor's own kernels and templates go by
+_LONGEST: Final = 200  # of a key that describes inputs; longer ones are shown by their digest
+# The fields of a policy that decide what a pinned launch gets.
+_DECIDING: Final = frozenset({"block_sizes", "chaos", "config_invariant", "module_names", "modules", "on_miss"})
+
+
+class CompiledLaunches:
+    """A policy at work on compiled kernels; the `seams.Handler` of our functions inside Inductor.
+
+    Args:
+        session: The policy.
+        settle: Called before the first kernel, if the mode of the policy is still open.
+    """
+
+    def __init__(self, session: Session, settle: Callable[[], None] | None = None) -> None:
+        self._session = session
+        self._policy = session.policy
+        self._settle = settle
+
+    def settle(self) -> None:
+        """Settle the mode of the policy, if it is still open; another handler may follow.
+
+        Raises:
+            LaunchError: Pinning is requested, which cannot work here.
+        """
+        settle, self._settle = self._settle, None
+        if settle is not None:
+            settle()
+
+    def cache_tag(self, details: Any) -> str:
+        """What the key of Inductor's caches has to hold for a graph with kernels of the user; empty for other graphs.
+
+        It is made of everything that decides what the generated code holds: equal tags mean equal notes.
+
+        Raises:
+            LaunchError: A stated table cannot be used.
+        """
+        if not self._leaves_notes or not _may_have_kernels(details):
+            return ""
+        parts: dict[str, object] = {"version": VERSION, "mode": self._policy.mode}
+        if self._session.pins:
+            arch = self._session.devices.current().arch
+            stated = self._policy.to_mapping()
+            parts |= {name: stated[name] for name in _DECIDING & stated.keys()}
+            parts |= {"arch": arch, "selection": self._session.tables.selection(arch)}
+            parts |= {"rank": current_place().rank} if self._policy.chaos else {}
+        return text_digest(dump_json(parts))[:16]
+
+    @property
+    def _leaves_notes(self) -> bool:
+        """Whether generated code gets notes. In mode `auto` it does not, so that Inductor's caches stay as they are."""
+        return self._session.pins or self._policy.mode == "record"
+
+    def plan(self, kernel: Any, configs: Sequence[Any], arguments: Mapping[str, Any], *, is_fused: bool) -> Plan | None:
+        """The note of a kernel whose code is about to be generated, and the candidates to compile.
+
+        Raises:
+            LaunchError: The policy refuses the launch.
+        """
+        if not self._leaves_notes or not configs:
+            return None
+        defined = define(kernel, configs, arguments)
+        if defined is None or len(defined.call.autotuner.configs) < 2:
+            return None
+        decisions: list[Decision[Any]] = []
+        pruned: list[Any] = []
+        name = defined.call.kernel
+        if self._session.pins and self._policy.in_scope(name) and not defined.is_open:
+            pruned = _unique(candidate for candidate in defined.candidates if candidate is not None)
+            decisions = self._session.decide_compiled(defined.call, pruned)
+            if decisions[0].candidate is None:  # Inductor times what is not banned
+                pruned = list(self._session.allowed(defined.call, pruned))
+        kept = _kept(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
+        return Plan(_note_of(defined, kept, decisions, is_fused).literal(), kept)
+
+    def loaded(self, autotuner: Any, *, was_cached: bool) -> None:
+        """Note the choice for a kernel whose candidates are compiled, if nothing is left to be timed."""
+        note = Note.of(autotuner)
+        if note is None:
+            self._loaded_without_note(autotuner, was_cached)
+            return
+        kernel, session = CompiledKernel(note), self._session
+        name = kernel_name(kernel)
+        session.coverage.cover(name)
+        if not self._policy.in_scope(name):
+            session.coverage.reach(name, coverage.OUT_OF_SCOPE, note.count)
+            return
+        if note.is_dynamic:
+            session.coverage.gap(name, "", coverage.DYNAMIC)
+        if note.decisions and session.pins:
+            self._launch_decided(autotuner, kernel, note.key_of())
+        elif len(autotuner.launchers) == 1 and len(note.configs) > 1:
+            winner = kernel.find(autotuner.launchers[0].config)
+            self._tuned(kernel, note.key_of(), winner, {}, watch.ECHO if was_cached else watch.SINGLE)
+
+    def _launch_decided(self, autotuner: Any, kernel: CompiledKernel, key: str | None) -> None:
+        """Leave only the launcher of what was decided, and note it."""
+        session, call = self._session, CompiledCall(kernel, key)
+        decisions = [decision_of(stated, kernel.candidates) for stated in kernel.note.decisions]
+        for place, decision in enumerate(decisions):
+            if decision.candidate is None:  # left to Inductor: its timing is noted later, or its cached choice now
+                session.note_compiled(call, key, decision)
+                if len(autotuner.launchers) == 1:
+                    self._tuned(kernel, key, kernel.find(autotuner.launchers[0].config), {}, watch.ECHO)
+                return
+            if self._keep(autotuner, kernel, decision.candidate):
+                session.note_compiled(call, key, decision)
+                if place:
+                    warn_once(("failed", call.kernel, key), "%s, key %s: %s did not compile under torch.compile, or does "
+                              "not fit the device; launching %s instead. Record this key and export it.", call.kernel,
+                              key or "(none)", decisions[0].candidate.text, decision.candidate.text)  # fmt: skip
+                return
+        self._warn_unpinned(call.kernel, "none of the compiled candidates was decided on")
+
+    def choose(self, autotuner: Any, args: tuple[Any, ...]) -> bool:
+        """Choose for a kernel whose key was not known before its first launch; False leaves it to Inductor.
+
+        Raises:
+            LaunchError: The policy refuses the launch.
+        """
+        if not self._session.pins:
+            return False
+        note = Note.of(autotuner)
+        if note is None:
+            if getattr(autotuner, "custom_kernel", False) and self._policy.in_scope(_code_name(autotuner)):
+                self._warn_unpinned(_code_name(autotuner), "its code has no note of tuning_registry")
+            return False
+        kernel = CompiledKernel(note)
+        if note.decisions or not self._policy.in_scope(kernel_name(kernel)):
+            return False
+        key = note.key_of(_arguments(autotuner, args))
+        call = CompiledCall(kernel, key)
+        for decision in self._session.decide_compiled(call, kernel.candidates):
+            if decision.candidate is not None and self._keep(autotuner, kernel, decision.candidate):
+                self._session.note_compiled(call, key, decision)
+                return True
+        return False
+
+    def timed(self, autotuner: Any, args: tuple[Any, ...], timings: Mapping[Any, float]) -> None:
+        """Record the winner that Inductor is about to choose, and the times of all candidates."""
+        note = Note.of(autotuner)
+        if note is None or not timings:
+            return
+        kernel = CompiledKernel(note)
+        measured: dict[Any, float] = dict.fromkeys(kernel.candidates, float("inf"))  # those that do not compile, too
+        for launcher, time_ms in timings.items():
+            candidate = kernel.find(launcher.config)
+            if candidate is not None:
+                measured[candidate] = min(time_ms, measured[candidate])
+        best = kernel.find(min(timings, key=lambda launcher: timings[launcher]).config)
+        if best is not None and not note.is_fused:
+            self._tuned(kernel, note.key_of(_arguments(autotuner, args)), best, measured, watch.TIMED)
+
+    def chosen(self, autotuner: Any, launcher: Any) -> None:
+        """Note Inductor's choice for one of its own kernels."""
+        if Note.of(autotuner) is None:
+            self._note_own(_code_name(autotuner), _code_key(autotuner), live_config_text(launcher.config), watch.TIMED)
+
+    def selected(self, operation: str, inputs: str, timings: Mapping[Any, float], *, was_cached: bool) -> None:
+        """Note Inductor's choice between templates and library functions for an operation."""
+        if len(timings) < 2:
+            return
+        best = min(timings, key=lambda choice: timings[choice])
+        described = getattr(best, "description", "") or getattr(best, "name", "")
+        text = dump_json({"choice": str(getattr(best, "kind", "") or type(best).__name__), "as": str(described)})
+        key = inputs if len(inputs) <= _LONGEST else f"inputs={text_digest(inputs)[:16]}"
+        self._note_own(f"{OWN}.{operation}", key, text, watch.ECHO if was_cached else watch.TIMED)
+
+    def missing(self, seam: Seam) -> None:
+        """Report a function that this torch does not have: compiled kernels are then not pinned, or not seen."""
+        torch = loaded_torch()
+        version = getattr(torch, "__version__", "of unknown version")
+        self._session.coverage.gap("torch.compile", str(seam), f"torch {version} has no usable {seam}")
+        warn_once(("seam", seam), "torch %s has no %s that tuning_registry knows, so what torch.compile chooses is not recorded "
+                  "or pinned as usual; training continues. coverage_report() lists what is not covered.",
+                  version, seam)  # fmt: skip
+
+    def _keep(self, autotuner: Any, kernel: CompiledKernel, candidate: Any) -> bool:
+        """Leave only the launcher of a candidate; False if it has none."""
+        for launcher in autotuner.launchers:
+            if kernel.find(launcher.config) is candidate:
+                autotuner.launchers = [launcher]
+                return True
+        return False
+
+    def _tuned(
+        self, kernel: CompiledKernel, key: str | None, winner: Any, timings: dict[Any, float], origin: str
+    ) -> None:
+        tuning = watch.Tuning(kernel, kernel_name(kernel), key)
+        tuning.candidates, tuning.is_whole = list(kernel.candidates), True
+        tuning.timings, tuning.winner, tuning.origin = timings, winner, origin
+        if origin == watch.TIMED and all(map(watch.has_failed, timings.values())):
+            tuning.origin, tuning.winner = watch.FAILED, None
+        tuning.audited = AuditedEntry(skipped="it was launched under torch.compile, where candidates are not audited")
+        self._session.tuned(tuning)
+
+    def _loaded_without_note(self, autotuner: Any, was_cached: bool) -> None:
+        if was_cached or len(autotuner.launchers) > 1:
+            self._session.coverage.cover(_function_name(autotuner))
+        if was_cached and len(autotuner.launchers) == 1:
+            text = live_config_text(autotuner.launchers[0].config)
+            self._note_own(_code_name(autotuner), _code_key(autotuner), text, watch.ECHO)
+
+    def _note_own(self, name: str, key: str, text: str | None, source: str) -> None:
+        session = self._session
+        if text is None or not self._policy.in_scope(name):
+            return
+        session.coverage.reach(name, coverage.INDUCTOR, 2)
+        session.choices.add(Choice(session.devices.current().arch, name, key, text, source))
+
+    def _warn_unpinned(self, kernel: str, why: str) -> None:
+        self._session.coverage.gap(kernel, "", f"tuned by Inductor, not pinned: {why}")
+        warn_once(("not pinned", kernel), "%s is not pinned: Inductor tunes it under torch.compile (%s)", kernel, why)
+
+
+def _unique(candidates: Any) -> list[Any]:
+    return list({id(candidate): candidate for candidate in candidates}.values())
+
+
+def _kept(candidates: Sequence[Any], chosen: Sequence[Any]) -> list[int]:
+    """The positions of the configs to compile: those of the chosen candidates in their order; all if none is chosen."""
+    places = [next(i for i, candidate in enumerate(candidates) if candidate is one) for one in chosen]
+    return places or list(range(len(candidates)))
+
+
+def _note_of(defined: Definition, kept: Sequence[int], decisions: Sequence[Decision[Any]], is_fused: bool) -> Note:
+    call = defined.call
+    function = getattr(call.autotuner, "base_fn", call.autotuner)
+    while hasattr(function, "fn"):
+        function = function.fn
+    texts = (live_config_text(defined.candidates[i]) for i in kept if defined.candidates[i] is not None)
+    key = guarded("naming a key", lambda: call.key) if defined.key is not None and not defined.is_open else None
+    return Note(
+        module=str(function.__module__), function=function.__name__, source=source_hash(call.autotuner), key=defined.key,
+        others=tuple(call.other_keys(key)) if key is not None else (), count=len(call.autotuner.configs),
+        configs=tuple(dict.fromkeys(text for text in texts if text is not None)),
+        decisions=tuple((None if d.candidate is None else live_config_text(d.candidate), d.source, d.miss, *d.entry)
+                        for d in decisions),
+        is_fused=is_fused,
+    )  # fmt: skip
+
+
+def _may_have_kernels(details: Any) -> bool:
+    """Whether a graph has Triton kernels of the user, or operators that may be made of them (`triton_op`)."""
+    if getattr(details, "user_defined_triton_source", None):
+        return True
+    graphs = (
+        [module.graph for module in details.gm.modules() if hasattr(module, "graph")] if details.gm is not None else []
+    )
+    return any(_is_of_user(node.target) for graph in graphs for node in graph.nodes if node.op == "call_function")
+
+
+def _is_of_user(target: Any) -> bool:
+    name = getattr(target, "_qualified_op_name", None) or getattr(target, "namespace", "")
+    namespace = str(name).partition("::")[0]
+    return bool(namespace) and namespace not in {
+        "aten",
+        "prims",
+        "prim",
+        "higher_order",
+        "inductor",
+        "_c10d_functional",
+    }
+
+
+def _function_name(autotuner: Any) -> str:
+    return str(getattr(autotuner.fn, "__name__", "kernel"))
+
+
+def _code_name(autotuner: Any) -> str:
+    """The name of a kernel without a note: Inductor's own, or a user's whose module is not known."""
+    return f"{OWN}.{_function_name(autotuner)}"
+
+
+def _code_key(autotuner: Any) -> str:
+    """The sizes that a kernel was generated for, and its source: equal on ranks that run equal code."""
+    sizes = getattr(autotuner, "size_hints", None) or {}
+    fields = [f"{name}={size}" for name, size in sizes.items()] if isinstance(sizes, dict) else [f"sizes={list(sizes)}"]
+    return "|".join([*fields, f"source={(source_hash(autotuner) or '')[:16]}"])
+
+
+def _arguments(autotuner: Any, args: tuple[Any, ...]) -> dict[str, Any]:
+    """The arguments of a launch by name; Inductor compiles a launcher with the names that it takes."""
+    code = getattr(autotuner.launchers[0], "__code__", None)
+    names = () if code is None else code.co_varnames[: code.co_argcount]
+    return dict(zip(names, args, strict=False))
