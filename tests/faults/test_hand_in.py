@@ -103,9 +103,7 @@ def assert_kept_in_the_file(rank: Rank, reason: str, tmp_path: Path) -> None:
     said, log = rank.ended()
     assert log.count("cannot hand in the recording to ") == 1
     assert reason in log
-    assert (
-        f"the recording stays in {said['file']}; to ingest it later, run: registry ingest {said['file']} --db " in log
-    )
+    assert f"the recording stays in its file; to ingest it later, run: registry ingest {said['file']} --db " in log
     assert "SECRET" not in log
     assert votes_of(said["file"], tmp_path) == VOTES
 

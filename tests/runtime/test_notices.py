@@ -107,7 +107,7 @@ def test_a_scope_that_no_kernel_lies_in_is_named_at_the_end(mode: Any, what: Any
 def test_block_sizes_that_no_candidate_has_are_named_with_the_miss(tmp_path: Path, caplog: Any) -> None:
     install(AutotunePolicy(mode="pinned", table_path=tmp_path, arch=ARCH, block_sizes={"BLOCK_M": 63}))
     launch(autotuner())
-    (miss,) = [said for said in told(caplog) if said.startswith("miss for ")]
+    (miss,) = [said for said in told(caplog) if said.startswith("miss (")]
     assert "no candidate has the policy's block_sizes" in miss
 
 

@@ -98,7 +98,7 @@ def test_every_miss_has_a_reason_and_is_logged_once(
         launch(kernel)
     launch(kernel, M=16, x=Tensor(), y=Tensor())
     assert coverage_report().miss_counts == {reason: 1}
-    messages = [r.getMessage() for r in caplog.records if "miss for " in r.getMessage()]
+    messages = [r.getMessage() for r in caplog.records if "miss (" in r.getMessage()]
     assert len(messages) == 1
     assert all(part in messages[0] for part in (reason, NAME, KEY))
     (asked,) = [r.getMessage() for r in caplog.records if "the keys were looked up in" in r.getMessage()]

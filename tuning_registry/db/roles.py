@@ -93,7 +93,7 @@ def missing_right(statement: str, user: str | None, purpose: str) -> str:
         owner = f"; or GRANT {PREFIX}_owner TO {grantee} if registry db roles was run" if purpose == MIGRATE else ""
         return f"{who} may not create tables. Ask an administrator to run: GRANT CREATE ON SCHEMA public TO {grantee}{owner}"
     role = f"{PREFIX}_{_job_for(statement, purpose)}"
-    return f"Ask an administrator to run: GRANT {role} TO {grantee} (registry db roles creates this role)"
+    return f"{who} needs a role (see registry db roles). Ask an administrator to run: GRANT {role} TO {grantee}"
 
 
 def _job_for(statement: str, purpose: str) -> str:

@@ -133,7 +133,7 @@ def test_the_command_prints_the_launch_in_every_format(cli: Cli, tmp_path: Path)
     assert lines[3] == (
         "      nearest recorded key: D=128|NB=1|torch.bfloat16|torch.bfloat16|torch.float32  (D: 96 requested, 128 recorded)"
     )
-    assert lines[4].split() == ["CONFIG", "ESTIMATED", "ON", "NEAREST", "KEY", "WINNER", "OF"]
+    assert lines[4].split() == "CONFIG ESTIMATED SLOWDOWN SLOWDOWN ON NEAREST KEY WINNER OF KEY".split()
     assert lines[5].split()[:5] == ["BT=32", "num_warps=8", "num_stages=3", "2.0", "%"]
     (found,) = json.loads(cli(*asked, "--table", file, "--format", "json").stdout)
     assert (found["decided_by"], found["config"]["kwargs"], len(found["ranked"])) == ("nearest", {"BT": 32}, 25)

@@ -139,8 +139,8 @@ def _ranks(ranks: list[Rank]) -> str:
     what = "rank" if len(first) == 1 else "ranks"
     each = "" if len(first) == 1 else " each"
     return (
-        f"{what} {', '.join(names)}{more}: {ranks[0].dissenting:,} of {ranks[0].votes:,} votes{each} for another config than "
-        "the elected one"
+        f"{what} {', '.join(names)}{more}: {ranks[0].dissenting:,} of {ranks[0].votes:,} votes{each} against the "
+        "elected config"
     )
 
 
