@@ -20,7 +20,12 @@ from tuning_registry.model.names import is_known_arch
 from tuning_registry.model.records import Recording
 from tuning_registry.model.results import Result
 from tuning_registry.operations.ingest.attribution import Attribution
-from tuning_registry.operations.ingest.notices import find_many_keys, find_other_sources, find_spellings
+from tuning_registry.operations.ingest.notices import (
+    find_look_alikes,
+    find_many_keys,
+    find_other_sources,
+    find_spellings,
+)
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.placement import plan_ingest
 from tuning_registry.operations.ingest.sources import Paths, Source, count_unnamed_timings, find_files, sources_of
@@ -54,6 +59,7 @@ class IngestReport(Result):
         many_keys: Architecture, name and number of keys of the kernels with more than `MANY_KEYS` of them, if there are
             new entries.
         spellings: Groups of configs that ranks chose for one entry and that Triton cannot tell apart.
+        look_alikes: Kernels whose names have characters outside ASCII: other names may look the same.
         created: Whether the ingest created the registry in an empty database.
         skipped: Why recordings were left out.
     """
@@ -75,6 +81,7 @@ class IngestReport(Result):
     other_sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
     many_keys: Sequence[tuple[str, str, int]] = ()
     spellings: Sequence[Sequence[str]] = ()
+    look_alikes: Sequence[str] = ()
     created: bool = False
     skipped: Sequence[RegistryError] = ()
 
@@ -88,6 +95,7 @@ class IngestReport(Result):
             "other_sources": {run: list(kernels) for run, kernels in self.other_sources.items()},
             "many_keys": [list(found) for found in self.many_keys],
             "spellings": [list(texts) for texts in self.spellings],
+            "look_alikes": list(self.look_alikes),
             "skipped": [str(error) for error in self.skipped],
         }
 
@@ -145,6 +153,7 @@ def ingest(
         other_sources=find_other_sources(store, batch),
         many_keys=find_many_keys(store) if report.new_entries else [],
         spellings=find_spellings(batch),
+        look_alikes=find_look_alikes(batch),
         skipped=[*errors, *report.skipped],
     )
 
