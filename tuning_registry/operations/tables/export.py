@@ -153,7 +153,8 @@ def export_table(
         refuse_mixed(election.entries)
         refuse_gaps(election)
         kept, dropped = _split(election.entries, options)
-        if not kept:
+        # If bans alone leave nothing, the table is written: jobs learn of the bans from it.
+        if not kept and dropped:
             raise SelectionError(
                 f"thresholds and bans leave out every entry ({len(election.every_entry)}). Nothing was written. Lower the "
                 "thresholds, or lift a ban (see registry overrides)"
