@@ -26,6 +26,7 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
         archs = sorted({row["arch"] for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
         facts = reading.rows(queries.recordings.facts(Selection()))
         similar = _similar_kernels(reading, archs, kernel) if kernel else []
+        is_split = not archs and bool(reading.scalars(queries.observations.of_shares(Selection())))
     if similar:
         return f"kernels with a similar name: {list_some(similar, shown=2)}"
     parts = {
@@ -35,7 +36,8 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
     }
     there = "; ".join(f"{name}: {list_some(found)}" for name, found in parts.items())
     withdrawn = sum(run.withdrawn_at is not None for run in list_runs(store))
-    return there + (f" ({withdrawn:,} withdrawn)" if withdrawn else "")
+    there += f" ({withdrawn:,} withdrawn)" if withdrawn else ""
+    return f"{there}. Split runs cast no votes: their timings elect with --policy fastest" if is_split else there
 
 
 def _similar_kernels(reading: Reading, archs: Sequence[str], kernel: str) -> list[str]:

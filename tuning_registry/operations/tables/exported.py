@@ -39,7 +39,7 @@ class Export(Result):
         in_shares: Elected entries from split runs.
         fewest_ranks: Of their candidates, the least number of ranks that timed one; 0 without such entries.
         most_ranks: The largest number.
-        unvoted: Entries from split runs that this policy cannot elect, since they have no votes.
+        unvoted: Entries from split runs that this policy cannot elect: they have no votes, or not even timings.
         saving: The effect of generalizing; None if it was not asked for.
         devices: Recordings by device, largest share first.
     """
