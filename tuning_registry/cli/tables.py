@@ -219,11 +219,14 @@ def write_export(made: Export, output: Path | None) -> None:
             f"{count_of(made.in_shares, 'entry')} from split runs: each candidate timed by "
             f"{_ranks(made.fewest_ranks, made.most_ranks)}"
         )
+    by_time = made.payload["tuning_registry"].get("policy", Policy.MAJORITY) != Policy.MAJORITY
     if made.unvoted:
-        print_message(
-            f"note: {count_of(made.unvoted, 'entry')} from split runs have no votes and are left out; "
-            "--policy fastest elects them by time"
+        why = (
+            "neither votes nor timings (see registry status)"
+            if by_time
+            else "no votes; --policy fastest elects them by time"
         )
+        print_message(f"note: left out {count_of(made.unvoted, 'entry')} from split runs with {why}")
     if made.saving is not None:
         print_message(
             f'"*" entries for {count_of(made.saving.kernels, "kernel")} saved {count_of(made.saving.saved, "entry")}; '
