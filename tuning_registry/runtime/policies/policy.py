@@ -202,7 +202,7 @@ class AutotunePolicy:
     torch_compile: str = field(
         default="on",
         metadata=declare(
-            "Kernels under torch.compile: on treats them like other launches, off leaves Inductor alone.",
+            "Kernels under torch.compile: on records and pins them like other launches, off leaves Inductor alone.",
             one_of(("on", "off")), choices=("on", "off"),
         ),
     )  # fmt: skip
