@@ -38,7 +38,8 @@ def kernels(machine: Machine) -> Any:
 
 
 def config(block: int, warps: int) -> dict[str, Any]:
-    return json.loads(config_text({"kwargs": {"BLOCK": block}, "num_warps": warps, "num_stages": 3}))
+    stored: dict[str, Any] = json.loads(config_text({"kwargs": {"BLOCK": block}, "num_warps": warps, "num_stages": 3}))
+    return stored
 
 
 def run(function: Any, size: int = 1000, **options: Any) -> Any:
@@ -131,7 +132,9 @@ def test_the_choice_is_noted_over_a_warm_cache(machine: Machine, kernels: Any, t
 def test_a_changed_table_and_a_removed_one_count_over_a_warm_cache(
     machine: Machine, kernels: Any, tmp_path: Path
 ) -> None:
-    function = lambda x: kernels.call(kernels.add, x)  # noqa: E731 - one code object, as in a script
+    def function(x: Any) -> Any:
+        return kernels.call(kernels.add, x)
+
     pin(tmp_path, {KEY: config(128, 2)})
     run(function)
     machine.new_process()
@@ -203,7 +206,12 @@ def test_on_miss_error_refuses(machine: Machine, kernels: Any, tmp_path: Path) -
     pin(tmp_path, {f"n=900{DTYPES}": config(128, 4)}, on_miss="error")
     with pytest.raises(Exception, match="no config to pin") as caught:
         run(lambda x: kernels.call(kernels.add, x))
-    chain = [caught.value, caught.value.__cause__, caught.value.__context__, getattr(caught.value, "inner_exception", None)]
+    chain = [
+        caught.value,
+        caught.value.__cause__,
+        caught.value.__context__,
+        getattr(caught.value, "inner_exception", None),
+    ]
     assert any(isinstance(error, LaunchError) for error in chain)
     assert coverage_report().reached == {ADD: "refused"}
     assert machine.launched == []
@@ -281,7 +289,7 @@ def test_what_pruning_drops_is_not_launched(machine: Machine, kernels: Any, tmp_
 def test_a_triton_op_is_seen_through(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     for entry, expected in ((config(128, 2), ALL[2]), (config(64, 4), ALL[1])):
         pin(tmp_path, {KEY: entry})
-        run(lambda x: kernels.op_add(x))
+        run(kernels.op_add)
         assert machine.of(machine.compiled) == [expected]
         assert machine.of(machine.launched) == [expected]
         machine.new_process()

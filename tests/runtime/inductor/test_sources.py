@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.runtime.inductor.torch_sources import (  # noqa: E402  # what needs torch waits for it
+from tests.runtime.inductor.torch_sources import (
     calls,
     function,
     installed_sources,
@@ -22,7 +22,7 @@ from tests.runtime.inductor.torch_sources import (  # noqa: E402  # what needs t
     sources,
     wheels,
 )
-from tuning_registry.runtime.inductor.seams import CHOOSE, DEFINE, KEY, LOAD, META, SEAMS, SELECT, Seam  # noqa: E402
+from tuning_registry.runtime.inductor.seams import CHOOSE, DEFINE, KEY, LOAD, META, SEAMS, SELECT, Seam
 
 OLDEST = "2.6.0"
 HEURISTICS = "_inductor.runtime.triton_heuristics"

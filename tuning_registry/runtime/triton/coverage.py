@@ -25,7 +25,9 @@ REFUSED: Final = "refused"
 INDUCTOR: Final = "chosen by Inductor"
 EARLIER: Final = "has cached configs that were chosen before install, or by another tool"
 COMPILED: Final = "captured by torch.compile"
-DYNAMIC: Final = "torch.compile made one config for all sizes of a dynamic dimension, chosen for the sizes of the first call"
+DYNAMIC: Final = (
+    "torch.compile made one config for all sizes of a dynamic dimension, chosen for the sizes of the first call"
+)
 OWN_PRUNING: Final = "its class overrides prune_configs, and nothing reports its choice"
 OWN_TIMING: Final = "its class overrides _bench, and nothing reports its choice"
 IN_CAPTURE: Final = "its class overrides _bench, so timing inside a CUDA-graph capture was not prevented"
