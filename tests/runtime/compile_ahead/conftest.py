@@ -55,7 +55,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
     run_job("record", folder / "rec", folder / "cache")
     made = export_table(
-        ingest_in_memory([folder], IngestOptions()), Selection(arch="sm90"), ExportOptions(compile_data=True)
+        ingest_in_memory(sorted(folder.glob("rec*.json")), IngestOptions()),
+        Selection(arch="sm90"),
+        ExportOptions(compile_data=True),
     )
     write_table_files(made, folder / "tables" / "sm90.json")
     return folder
