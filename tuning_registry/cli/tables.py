@@ -192,6 +192,8 @@ def write_export(made: Export, output: Path | None) -> None:
             f"evidence on {count_of(made.evidence.keys, 'key')} ({made.evidence.size / 1000:,.1f} kB), used for keys "
             "that are not in the table"
         )
+    if made.sample is not None:
+        print_message(f"note: {made.sample}")
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
     on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
     recordings = made.payload["tuning_registry"]["recordings"]

@@ -30,10 +30,10 @@ _RECORDED: Final = (
     "recording_archs",
     "votes",
     "timings",
-    "timing_blocks",
+    "packed_timings",
     "observations",
     "candidate_sets",
-    "candidate_set_blocks",
+    "packed_candidate_sets",
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _TABLE_IN_SQL = re.compile(r'\b(?:FROM|JOIN|INTO|COPY|UPDATE|TABLE)\s+"?(\w+)', re.IGNORECASE)

@@ -125,7 +125,10 @@ class Fleet(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The fleet as JSON holds it."""
-        return {"ranks": [rank.to_dict() for rank in self.ranks], **({"elected_only": True} if self.elected_only else {})}
+        return {
+            "ranks": [rank.to_dict() for rank in self.ranks],
+            **({"elected_only": True} if self.elected_only else {}),
+        }
 
     def __str__(self) -> str:
         """One readable line."""

@@ -182,6 +182,7 @@ def export_table(
         most_ranks=max((one.most for one in in_shares), default=0),
         unvoted=unvoted,
         devices=dict(Counter(map(_device, used)).most_common()),
+        sample=election.votes.timed.sample,
     )
 
 
@@ -260,6 +261,8 @@ def _payload(
         extra["ties_by_time"] = _count(kept, lambda entry: entry.decided_by == TIE_BY_TIME)
     if evidence:
         extra["evidence"] = evidence.document
+    if election.votes.timed.sample is not None:
+        extra |= election.votes.timed.sample.to_dict()
     if saving is not None:
         extra["generalized"] = {
             "percent": saving.percent,

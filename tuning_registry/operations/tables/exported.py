@@ -9,6 +9,7 @@ from typing import Any, Final
 from tuning_registry.errors import printable
 from tuning_registry.model.results import Result
 from tuning_registry.operations.election.generalizing import Saving
+from tuning_registry.operations.election.timings import Sample
 from tuning_registry.operations.tables.evidence import Evidence
 from tuning_registry.wording import count_of
 
@@ -42,6 +43,7 @@ class Export(Result):
         unvoted: Entries from split runs that this policy cannot elect, since they have no votes.
         saving: The effect of generalizing; None if it was not asked for.
         devices: Recordings by device, largest share first.
+        sample: Which part of the timings the table rests on; None if on all, or if it needed none.
     """
 
     data: bytes
@@ -65,6 +67,7 @@ class Export(Result):
     saving: Saving | None
     evidence: Evidence
     devices: Mapping[str, int]
+    sample: Sample | None = None
 
     @property
     def digest(self) -> str:
@@ -105,6 +108,7 @@ class Export(Result):
             "saving": None if self.saving is None else asdict(self.saving),
             "evidence": {"keys": self.evidence.keys, "bytes": self.evidence.size},
             "devices": dict(self.devices),
+            **(self.sample.to_dict() if self.sample else {}),
         }
 
     def __str__(self) -> str:
