@@ -20,7 +20,7 @@ from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.misses import render_misses
 from tuning_registry.rendering.runs import render_runs
 from tuning_registry.rendering.votes import spelling_note
-from tuning_registry.wording import count_of
+from tuning_registry.wording import count_of, list_some
 
 if TYPE_CHECKING:
     from tuning_registry.operations.ingest.ingest import IngestReport
@@ -161,6 +161,11 @@ def _print_warnings(report: IngestReport) -> None:
         )
     for texts in report.spellings:
         print_message(spelling_note(texts))
+    if report.look_alikes:
+        print_message(
+            "note: names of kernels with characters outside ASCII, which may only look like another kernel's name: "
+            + list_some(list(map(ascii, report.look_alikes)))
+        )
 
 
 @command(

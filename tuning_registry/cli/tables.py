@@ -14,6 +14,7 @@ from tuning_registry.cli.console import is_stdout, print_data, print_message, wr
 from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import DatabaseError, UsageError, printable
+from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.rendering.base import Format
@@ -218,11 +219,14 @@ def write_export(made: Export, output: Path | None) -> None:
             f"{count_of(made.in_shares, 'entry')} from split runs: each candidate timed by "
             f"{_ranks(made.fewest_ranks, made.most_ranks)}"
         )
+    by_time = made.payload["tuning_registry"].get("policy", Policy.MAJORITY) != Policy.MAJORITY
     if made.unvoted:
-        print_message(
-            f"note: {count_of(made.unvoted, 'entry')} from split runs have no votes and are left out; "
-            "--policy fastest elects them by time"
+        why = (
+            "neither votes nor timings (see registry status)"
+            if by_time
+            else "no votes; --policy fastest elects them by time"
         )
+        print_message(f"note: left out {count_of(made.unvoted, 'entry')} from split runs with {why}")
     if made.saving is not None:
         print_message(
             f'"*" entries for {count_of(made.saving.kernels, "kernel")} saved {count_of(made.saving.saved, "entry")}; '

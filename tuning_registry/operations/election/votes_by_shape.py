@@ -99,7 +99,10 @@ class VotesByShape:
 
     def shape_in(self, entry_id: int, environment_id: int) -> Shape:
         """The shape of an entry as recorded in an environment."""
-        arch, kernel, key, module, device = self._keys[entry_id]
+        return self.shape_at(*self._keys[entry_id], environment_id)
+
+    def shape_at(self, arch: str, kernel: str, key: str, module: str, device: str, environment_id: int) -> Shape:
+        """The shape of a lookup key of a kernel in a top-level module, as recorded in an environment."""
         triton, owners = self._groups
         package, version = owners.get((environment_id, module), ("", ""))
         return (arch, kernel, key, triton[environment_id], package, version, device)
@@ -210,7 +213,8 @@ class VotesByShape:
         The newest recording is the last one ingested among those that count and state from which candidates the
         entry was chosen. Recordings that do not state it are neither old nor new.
         """
-        query = queries.votes.candidate_set_tally(self.selection, self.environment_ids)
+        has_shares = bool(self.reading.scalars(queries.observations.of_shares(self.selection)))
+        query = queries.votes.candidate_set_tally(self.selection, self.environment_ids, has_shares=has_shares)
         sets: dict[Shape, dict[str, tuple[int, int]]] = {}  # fingerprint -> newest recording, how many
         for row in self.reading.rows(query):
             known = sets.setdefault(self.shape_in(row["entry_id"], row["environment_id"]), {})

@@ -10,7 +10,12 @@ from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY
 from tuning_registry.errors import RegistryError
 from tuning_registry.operations.ingest.folding import fold
-from tuning_registry.operations.ingest.notices import find_many_keys, find_other_sources, find_spellings
+from tuning_registry.operations.ingest.notices import (
+    find_look_alikes,
+    find_many_keys,
+    find_other_sources,
+    find_spellings,
+)
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.reading import SourceReader
 from tuning_registry.operations.ingest.report import FoldReport, IngestReport
@@ -65,6 +70,7 @@ def ingest(
         other_sources=find_other_sources(store, batch),
         many_keys=find_many_keys(store) if written.new_entries else [],
         spellings=find_spellings(batch),
+        look_alikes=find_look_alikes(batch),
         skipped=[*reader.errors, *written.skipped],
     )
 

@@ -28,6 +28,7 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
         facts = reading.rows(queries.recordings.facts(Selection()))
         similar = _similar_kernels(reading, archs, kernel) if kernel else []
         curated = sum(_curated_sources(reading).values())
+        is_split = not archs and bool(reading.scalars(queries.observations.of_shares(Selection())))
     if similar:
         return f"kernels with a similar name: {list_some(similar, shown=2)}"
     parts = {
@@ -38,6 +39,7 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
     there = "; ".join(f"{name}: {list_some(found)}" for name, found in parts.items())
     withdrawn = sum(run.withdrawn_at is not None for run in list_runs(store))
     there += f" ({withdrawn:,} withdrawn)" if withdrawn else ""
+    there += ". Split runs cast no votes: their timings elect with --policy fastest" if is_split else ""
     return there + (f". {count_of(curated, 'curated choice')} do not vote; --curated counts them" if curated else "")
 
 

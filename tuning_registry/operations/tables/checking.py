@@ -16,7 +16,6 @@ from tuning_registry.model.names import lookup_key
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.reasons import what_bans_leave, why_left_out
-from tuning_registry.operations.election.shares import Shares
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.operations.election.winners import elect_entries
 from tuning_registry.operations.overrides import list_overrides
@@ -138,8 +137,7 @@ def _expired(store: Store, table: TunedTable, today: str) -> list[str]:
 def _stale(store: Store, table: TunedTable, selection: Selection) -> list[str]:
     with store.reading() as reading:
         votes = VotesByShape(reading, selection)
-        shares = Shares(votes)  # whose ranks time other candidates by design
-        stale = {shape: count for shape, count in votes.stale.items() if shape not in shares}
+        stale = votes.stale
     keys = {(kernel, lookup_key(key)): key for kernel, texts in table.texts.items() for key in texts}
     return [
         printable(

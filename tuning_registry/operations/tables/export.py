@@ -149,11 +149,12 @@ def export_table(
         used = _recordings_used(reading, selection, election)
         shared = [entry for entry in election.every_entry if not entry.votes and entry.shape in election.shares]
         if not shared and not any(entry.votes for entry in election.every_entry):
-            raise _nothing_recorded(selection, reading, election)
+            raise _nothing_recorded(selection, reading, election, by_time=options.policy != Policy.MAJORITY)
         refuse_mixed(election.entries)
         refuse_gaps(election)
         kept, dropped = _split(election.entries, options)
-        if not kept:
+        # If bans alone leave nothing, the table is written: jobs learn of the bans from it.
+        if not kept and dropped:
             raise SelectionError(
                 f"thresholds and bans leave out every entry ({len(election.every_entry)}). Nothing was written. Lower the "
                 "thresholds, or lift a ban (see registry overrides)"
@@ -183,7 +184,7 @@ def export_table(
         pinned_banned=_count(kept, lambda entry: _is_pinned_to_banned(entry, election)),
         undecided=election.undecided,
         kept_for_bits=0 if same_bits is None else same_bits.kept,
-        stale=_count(kept, lambda entry: entry.shape in stale and entry.shape not in election.shares),
+        stale=_count(kept, lambda entry: entry.shape in stale),
         saving=saving,
         evidence=evidence,
         compile_data=compile_data,
@@ -206,7 +207,11 @@ def _recordings_used(reading: Reading, selection: Selection, election: Election)
     """The facts about each recording that has a vote, or a share of an entry's timings, in the table."""
     facts = {row["id"]: row for row in reading.rows(queries.recordings.facts(selection))}
     used = set(reading.scalars(queries.votes.contributing(selection)))
-    if any(not entry.votes and entry.shape in election.shares for entry in election.entries):
+    by_time = (Policy.FASTEST, Policy.MINIMAX)
+    if any(
+        (not entry.votes or entry.decided_by in by_time) and entry.shape in election.shares
+        for entry in election.entries
+    ):
         used.update(reading.scalars(queries.observations.of_shares(selection)))
     return [facts[identity] for identity in sorted(used)]
 
@@ -322,12 +327,18 @@ def _recorded_archs(reading: Reading) -> list[str]:
     return sorted({str(row["arch"]) for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
 
 
-def _nothing_recorded(selection: Selection, reading: Reading, election: Election) -> SelectionError:
+def _nothing_recorded(selection: Selection, reading: Reading, election: Election, *, by_time: bool) -> SelectionError:
     unvoted = unvoted_in_shares(election)
     if unvoted:
+        came = (
+            f"{count_of(unvoted, 'entry')} {'comes' if unvoted == 1 else 'come'} from split runs, which cast no votes"
+        )
+        if by_time:
+            return SelectionError(
+                f"no timings on {selection.arch}: {came}, and no candidate was timed. See registry status"
+            )
         return SelectionError(
-            f"no votes on {selection.arch}: {count_of(unvoted, 'entry')} come from split runs, which cast no votes. "
-            "Elect by time with --policy fastest or --policy minimax"
+            f"no votes on {selection.arch}: {came}. Elect by time with --policy fastest or --policy minimax"
         )
     known = _recorded_archs(reading)
     if selection.arch in known:

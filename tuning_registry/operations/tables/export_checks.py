@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from tuning_registry.errors import SelectionError
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.names import ANY_KEY, bare_name
+from tuning_registry.operations.election.shares import SharedEntry
 from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.operations.election.winners import Election
 from tuning_registry.operations.tables.change_evidence import with_evidence
@@ -78,13 +79,22 @@ def refuse_gaps(election: Election) -> None:
     """
     timed = (Policy.FASTEST, Policy.MINIMAX)
     entries = [entry for entry in election.entries if entry.decided_by in timed and entry.shape in election.shares]
-    gaps = [gap for gap in map(election.shares.entry, (entry.shape for entry in entries)) if gap.untimed]
+    shared = [election.shares.entry(entry.shape) for entry in entries]
+    gaps = [(gap, left) for gap in shared if (left := _untimed(gap, election.overrides))]
     if gaps:
-        untimed = sum(len(gap.untimed) for gap in gaps)
+        untimed = sum(left for _, left in gaps)
+        first, _ = gaps[0]
         raise SelectionError(
-            f"split runs have not timed {count_of(untimed, 'candidate')} of {count_of(len(gaps), 'entry')}, listed by "
-            "registry status. Nothing was written. To time them, run the job again with the same --split and --record-path"
+            f"no rank of a split run has timed {count_of(untimed, 'candidate')} of {count_of(len(gaps), 'entry')} (first: "
+            f"{first.kernel} {first.key}). Nothing was written. Run the job again with the same --split and --record-path, "
+            "which times only what is missing, or pin the entry. registry status lists it"
         )
+
+
+def _untimed(entry: SharedEntry, overrides: Overrides) -> int:
+    """How many candidates that are not banned no rank has timed."""
+    banned = overrides.banned(entry.arch, entry.kernel, entry.key)
+    return sum(text not in banned for text in entry.untimed)
 
 
 def unvoted_in_shares(election: Election) -> int:

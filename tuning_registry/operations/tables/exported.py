@@ -40,7 +40,7 @@ class Export(Result):
         in_shares: Elected entries from split runs.
         fewest_ranks: Of their candidates, the least number of ranks that timed one; 0 without such entries.
         most_ranks: The largest number.
-        unvoted: Entries from split runs that this policy cannot elect, since they have no votes.
+        unvoted: Entries from split runs that this policy cannot elect: they have no votes, or not even timings.
         other_kinds: Entries left out because their config is not a Triton config.
         other_devices: Entries left out because they are for one device, and others for the architecture.
         saving: The effect of generalizing; None if it was not asked for.

@@ -188,7 +188,7 @@ class TableSource:
         expected = self._policy.expect_digest
         if expected is None or ("file" in table.provenance and self._digest(table).startswith(expected)):
             return
-        found = f"has the selection digest {self._digest(table)}" if table else "is missing"
+        found = f"has the selection digest {self._digest(table)}" if "file" in table.provenance else "is missing"
         file = table.provenance.get("file", f"the table for {table.arch}")
         raise PolicyError(f"{file} {found}, but expect_digest is {expected}")
 

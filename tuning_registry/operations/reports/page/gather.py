@@ -14,6 +14,7 @@ from tuning_registry.model.kinds import Kind, kind_of
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.reasons import why_elected, why_left_out
 from tuning_registry.operations.election.tally import PINNED, EntryVotes, Winner, check_packages
+from tuning_registry.operations.election.timings import Sample
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.winners import Election, elect_entries
 from tuning_registry.operations.reports.costs import cost_of, times_of
