@@ -231,8 +231,10 @@ class Pinning:
     def _forget_banned(self, place: _Place) -> None:
         """Take banned configs out of Triton's cache of winners, into which others put them: before install, or later."""
         cache = getattr(place.call.autotuner, "cache", None)
+        if not isinstance(cache, dict):
+            return
         banned = self._session.tables.table(place.arch).bans.at(place.call.kernel, place.key, place.others)
-        for key, config in list(cache.items()) if isinstance(cache, dict) and banned else ():
+        for key, config in list(cache.items()):
             if banned.forbids(config):
                 cache.pop(key, None)
 
