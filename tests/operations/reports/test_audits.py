@@ -227,6 +227,18 @@ def test_the_command_lists_findings_with_the_command_that_bans(cli: Cli, store: 
     assert "no recorded kernel belongs to this package" in error_of(cli("audit", "--package", "nobody=1"))
 
 
+def test_without_a_majority_nobody_knows_which_candidate_is_wrong(cli: Cli, tmp_path: Path) -> None:
+    entries = {
+        "pkg.two": {"M=1": entry("ab", flags=(0, 2), difference=0.5)},
+        "pkg.three": {"M=1": entry("aab", flags=(0, 0, 2), difference=0.5)},
+    }
+    cli("ingest", recording(tmp_path, 0, {"pkg.two": {"M=1": 0}}, entries))
+    note = "no more than half of the candidates agree with each other"
+    for kernel, is_open in (("pkg.two", True), ("pkg.three", False)):
+        shown = cli("audit", "--kernel", kernel).stderr
+        assert (note in shown, "to ban it, run: " in shown) == (is_open, True)
+
+
 def test_a_pin_that_lifts_a_ban_opens_the_finding_again(cli: Cli, tmp_path: Path) -> None:
     entries = {"pkg.k": {"M=1": entry("aab", flags=(0, 0, 2), difference=0.5)}}
     cli("ingest", recording(tmp_path, 0, {"pkg.k": {"M=1": 2}}, entries))
