@@ -35,8 +35,10 @@ from tuning_registry.operations.reports.page.gather import ReportOptions, gather
 from tuning_registry.operations.reports.page.report import Report
 from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
 from tuning_registry.operations.reports.status import describe_status
+from tuning_registry.operations.retention import compact_run, delete_run
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
 from tuning_registry.operations.tables.checking import TableCheck, check_table
+from tuning_registry.operations.tables.compile_data import write_table_files
 from tuning_registry.operations.tables.differences import compare_tables, compare_with_votes, table_or_run
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import ExportRecord, list_exports, remember_export
@@ -125,7 +127,7 @@ class ExportedTable(Result):
         return str(self.details)
 
     def write(self, path: PathLike) -> None:
-        """Write the table to a file atomically, and record the export in the database.
+        """Write the table to a file atomically, its compile data beside it, and record the export in the database.
 
         A table is written even if the database is read-only; a warning is then logged, and `Registry.exports` does not
         list the table.
@@ -133,7 +135,7 @@ class ExportedTable(Result):
         Raises:
             FileError: The file cannot be written.
         """
-        write_atomically(Path(path), self.details.data)
+        write_table_files(self.details, Path(path))
         try:
             remember_export(self._store, self.details, self._selection, self._options,
                             output=printable(os.fspath(path)), exported_by=current_user(), now=_now())  # fmt: skip
@@ -424,6 +426,7 @@ class Registry:
         policy: str = Policy.MAJORITY,
         ties: str = Ties.TEXT,
         evidence: bool = True,
+        compile_data: bool = True,
         generalize_percent: float | None = None,
         max_regression_percent: float | None = None,
         replaced: TunedTable | PathLike | None = None,
@@ -443,6 +446,8 @@ class Registry:
                 lowest median time, if all of them were timed).
             evidence: Write how much slower each timed candidate is on each key. Jobs use it to choose configs for keys
                 that are not in the table.
+            compile_data: Also make the compile data, if it was recorded: `write` puts it into a file beside the table, and
+                pinned jobs compile the table's kernels from it in the background.
             generalize_percent: Merge a kernel's entries into one `*` entry if that costs at most this slowdown, in
                 percent; None to keep every entry.
             max_regression_percent: Refuse to make an entry of `replaced` slower than this, in percent; None to allow it.
@@ -461,7 +466,7 @@ class Registry:
         """
         selection = _selection(filters, VoteFilters, arch=arch)
         options = ExportOptions(min_votes=min_votes, min_agreement=min_agreement, policy=policy,
-                                ties=ties, evidence=evidence, generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
+                                ties=ties, evidence=evidence, compile_data=compile_data, generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
                                 replaced=_table(replaced) if replaced is not None else None,
                                 same_bits_as=_table(same_bits_as) if same_bits_as is not None else None)  # fmt: skip
         return ExportedTable(export_table(self._store, selection, options), self._store, selection, options)
@@ -532,11 +537,18 @@ class Registry:
             return _table(operand)
         return table_or_run(self._store, os.fspath(operand), arch)
 
-    def check(self, table: ExportedTable | TunedTable | PathLike, **filters: Unpack[VoteFilters]) -> TableCheck:
+    def check(
+        self,
+        table: ExportedTable | TunedTable | PathLike,
+        *,
+        same_bits_as: TunedTable | PathLike | None = None,
+        **filters: Unpack[VoteFilters],
+    ) -> TableCheck:
         """Whether a table still holds: its votes, overrides, staleness, versions and digest.
 
         Args:
             table: A table, an export, or the path of a table.
+            same_bits_as: The table (or its path) whose bits this one was held to, to check that as well.
             filters: See `VoteFilters`. Without any, the filters of the table's export apply.
 
         Returns:
@@ -544,10 +556,11 @@ class Registry:
 
         Raises:
             FileError: The table cannot be read.
-            TableError: The file is not a table.
+            TableError: The file is not a table, or was not held to the bits of `same_bits_as`.
         """
         selection = _selection(filters, VoteFilters)
-        return check_table(self._store, _table(table), selection)
+        reference = _table(same_bits_as) if same_bits_as is not None else None
+        return check_table(self._store, _table(table), selection, same_bits_as=reference)
 
     def runs(self) -> list[Run]:
         """Every run with what it recorded, newest first."""
@@ -582,6 +595,34 @@ class Registry:
             SelectionError: There is no such run or rank.
         """
         return restore_run(self._store, run, _several(ranks))
+
+    def compact(self, run: str) -> int:
+        """Drop the percentiles of a large run's timings, except those of 64 ranks. All medians stay exact.
+
+        Args:
+            run: Name of the run.
+
+        Returns:
+            How many timings lost their percentiles.
+
+        Raises:
+            SelectionError: There is no such run.
+        """
+        return compact_run(self._store, run)
+
+    def delete(self, run: str) -> int:
+        """Delete a run with its votes, timings and observations. Unlike `withdraw`, this cannot be undone.
+
+        Args:
+            run: Name of the run.
+
+        Returns:
+            How many recordings were deleted.
+
+        Raises:
+            SelectionError: There is no such run.
+        """
+        return delete_run(self._store, run)
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
             author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip

@@ -1,14 +1,14 @@
 """Choices of other tools: kinds of config, devices that select, origins of choices, and choices that somebody committed.
 
 Revision: 0009
-After: 0007
+After: 0008
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0009"
-down_revision = "0007"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 
@@ -63,7 +63,7 @@ def downgrade() -> None:
     of_entry, of_config = sa.column("entry_id").in_(foreign), sa.column("config_id").in_(others)
     for table in ("votes", "timings", "observations"):
         op.execute(sa.delete(sa.table(table)).where(of_entry | of_config))
-    for table in ("candidate_sets", "audits"):
+    for table in ("packed_timings", "packed_candidate_sets", "candidate_sets", "audits"):
         op.execute(sa.delete(sa.table(table)).where(of_entry))
     op.execute(sa.delete(sa.table("override_events")).where(of_config))
     op.execute(sa.delete(sa.table("entries")).where((sa.column("device") != "") | sa.column("is_recorded").is_(False)))

@@ -268,7 +268,7 @@ def test_a_database_of_a_past_revision_is_upgraded_and_used(
     assert store.revision() == revision
     assert upgrade_database(store) == (revision, schema.HEAD)
     status = describe_status(store)
-    assert (status["superseded"], [run.name for run in list_runs(store) if run.withdrawn_at]) == (1, ["bad"])
+    assert (status["superseded_recordings"], [run.name for run in list_runs(store) if run.withdrawn_at]) == (1, ["bad"])
     table = export_table(store, Selection(arch="sm103"))
     assert table.payload["kernels"] == {"fla.k": {"M=1|é": A}}
     pinned = 0 if revision == "0001" else 1  # an entry without votes, in the dumps of revisions that have overrides

@@ -81,7 +81,7 @@ FILTERS: Final[Mapping[str, tuple[Any, typer.models.OptionInfo]]] = {
         typer.Option(
             "--package",
             metavar="NAME=VERSION",
-            help="Only recordings made with this version, for the kernels of package NAME. May be repeated.",
+            help="For the kernels of package NAME, only recordings made with this version. May be repeated.",
         ),
     ),
     "device": (

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tuning_registry.cli.commands import command
-from tuning_registry.cli.console import print_data, print_message
+from tuning_registry.cli.console import is_stdout, print_data, print_message
 from tuning_registry.cli.options import FormatOption, Paths, StatedTriton
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.cli.tables import write_export
@@ -39,7 +39,8 @@ def merge(
     with show_progress("counting votes") as work:
         store = ingest_in_memory(paths, IngestOptions(triton=triton), work.track)
     selection = Selection(arch=arch or only_arch(store))
-    write_export(export_table(store, selection, ExportOptions(source=source or None, evidence=False)), output)
+    options = ExportOptions(source=source or None, evidence=False, compile_data=not is_stdout(output))
+    write_export(export_table(store, selection, options), output)
 
 
 @command(examples=("registry formats", "registry formats --format json"))

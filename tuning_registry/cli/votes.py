@@ -104,6 +104,8 @@ def disagreements(
         more += f", {untimed:,} not timed" if untimed else ""
         heading = split_of(len(split), total) + more
         print_data(render_costs(costed, style, heading))
+        for text in dict.fromkeys(text for one in costed for text in one.approximations):
+            print_message(f"note: {text}")
     else:
         split, total = find_disagreements(store, target.selection)
         heading = split_of(len(split), total)
@@ -162,7 +164,7 @@ def _print_mixed_code(store: Store, selection: Selection) -> None:
 
 
 def split_of(split: int, total: int) -> str:
-    return f"{split:,} of {count_of(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
+    return f"ranks disagree on {split:,} of {count_of(total, 'entry')}"
 
 
 @command(*ALL, examples=("registry audit --arch sm90", "registry audit --kernel '*norm*' --findings --format json"))
@@ -174,7 +176,9 @@ def audit(
     style: FormatOption = Format.table,
     exit_code: Annotated[
         bool,
-        typer.Option("--exit-code", help="Exit 1 if a candidate needs attention, or if nothing matches the filters."),
+        typer.Option(
+            "--exit-code", help="Exit 1 if a candidate needs attention and is not banned, or if nothing matches."
+        ),
     ] = False,
 ) -> None:
     """Show which candidates give equal bits, are outside the tolerance, or are nondeterministic.
@@ -186,6 +190,7 @@ def audit(
     store = target.open()
     found = find_audits(store, target.selection)
     flagged = [entry for entry in found if entry.findings]
+    still_open = [entry for entry in flagged if entry.is_open]
     print_data(render_audits(flagged if findings else found, style))
     if not found:
         print_message(nothing_matches(store, target.selection.kernel, "audits"))
@@ -197,8 +202,10 @@ def audit(
             printable(f"all candidates of these kernels give equal bits: config_invariant={','.join(kernels)}")
         )
     if found:
-        print_message(f"{count_of(len(found), 'audited entry')}, {len(flagged):,} with findings")
-    if exit_code and (flagged or not found):
+        decided = len(flagged) - len(still_open)
+        banned = f", in {decided:,} of them all are banned" if decided else ""
+        print_message(f"{count_of(len(found), 'audited entry')}, {len(flagged):,} with findings{banned}")
+    if exit_code and (still_open or not found):
         raise typer.Exit(1)
 
 
@@ -290,6 +297,8 @@ def explain(
     print_data(render_explained(found.entries, style, found.predicted))
     if found.entries:
         print_message(count_of(len(found.entries), "entry"))
+    if found.sample is not None:
+        print_message(f"note: {found.sample}")
     if not found.kernels:
         _print_no_kernel(store, found, target)
     elif key is not None and not any(one.config for one in found.entries):
@@ -330,7 +339,7 @@ def _print_no_kernel(store: Store, found: Explanation, target: Target) -> None:
 
 
 def _print_no_key(found: Explanation, kernel: str, key: str) -> None:
-    print_message(printable(f"key {key} of {kernel} has no config: no vote, pin or policy decides it"))
+    print_message(printable(f"key {key} of {kernel} has no elected config"))
     if found.predicted:
         return
     for near in found.nearest:
@@ -355,6 +364,7 @@ def ranks(
     ] = False,
 ) -> None:
     """Compare each rank with the others by dissenting votes and timings, and find outliers."""
+    from tuning_registry.operations.election.timings import MOST_RECORDINGS
     from tuning_registry.operations.reports.ranks import compare_ranks
 
     store = target.open()
@@ -374,6 +384,10 @@ def ranks(
         )
         print_message(
             f"{number:,} of {len(fleet.ranks):,} ranks {'is an outlier' if number == 1 else 'are outliers'}{by_votes}"
+        )
+    if fleet.elected_only:
+        print_message(
+            f"note: of more than {MOST_RECORDINGS:,} recordings, only the times of each entry's elected config are compared"
         )
     if exit_code and (fleet.outliers or not fleet.ranks):
         raise typer.Exit(1)

@@ -105,7 +105,9 @@ def _append_to_postgres(url: str, rest: str, row: tuple[str, bytes], wait_s: flo
     timeout = max(_SHORTEST_CONNECT_S, min(_LONGEST_CONNECT_S, int(wait_s)))
     try:
         # Not a prepared statement: behind a pooler the next one may run on another connection.
-        with psycopg.connect(_conninfo(rest, connect_timeout=timeout), autocommit=True, prepare_threshold=None) as server:
+        with psycopg.connect(
+            _conninfo(rest, connect_timeout=timeout), autocommit=True, prepare_threshold=None
+        ) as server:
             connected = True
             server.execute(_APPEND.format("%s", _SERVER_TIME, "%s", "%s").encode(), (row[0], VERSION, row[1]))
     except psycopg.Error as error:
@@ -128,12 +130,12 @@ def _append_to_postgres(url: str, rest: str, row: tuple[str, bytes], wait_s: flo
 
 def _no_table(url: str) -> SchemaError:
     return SchemaError(
-        f"{shown_url(url)}: there is no registry here yet, or one of before hand-ins; run: registry db upgrade"
+        f"{shown_url(url)}: there is no registry here yet, or one from before hand-ins; run: registry db upgrade"
     )
 
 
 def _conninfo(rest: str, **more: object) -> str:
-    """libpq's URI for a URL without its scheme, in which options may be repeated as SQLAlchemy has it.
+    """The URI for libpq. SQLAlchemy's URLs repeat the option `host`, libpq's have a list.
 
     Args:
         rest: `USER:PASSWORD@HOST/NAME?OPTION=VALUE`.

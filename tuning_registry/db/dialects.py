@@ -78,8 +78,8 @@ def _refuse_unknown_options(url: sa.URL, psycopg: Any) -> None:
     unknown = sorted(url.query.keys() - known)
     if unknown:
         raise UsageError(
-            f"the database URL has an unknown connection option {unknown[0]!r}; expected libpq's, such as sslmode or "
-            "connect_timeout"
+            f"the database URL has an unknown connection option {unknown[0]!r}; expected one of libpq, such as "
+            "sslmode or connect_timeout"
         )
     for name, value in url.query.items():
         if not isinstance(value, str) and name not in _REPEATED:
@@ -174,8 +174,8 @@ def prepare_new_sqlite(file: Path) -> None:
                 (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 if mode != "wal":
                     warn(
-                        "sqlite:///%s: this file system has no WAL mode (%s), so readers and the writer wait for each other; "
-                        "keep the file on a local disk, or use Postgres", file, mode,
+                        "sqlite:///%s: this file system does not support WAL mode (%s), so readers and writers block each "
+                        "other; keep the file on a local disk, or use Postgres", file, mode,
                     )  # fmt: skip
                 return
             except sqlite3.OperationalError as error:
@@ -256,6 +256,14 @@ def insert_timings(connection: sa.Connection, rows: list[tuple[Any, ...]]) -> No
         return
     text = "".join([f"{e}\t{c}\t{r}\t{m!r}\t{p20!r}\t{p80!r}\n" for e, c, r, m, p20, p80 in rows])
     _copy(connection, into, [text.replace("nan", "\\N")])
+
+
+def may_delete(connection: sa.Connection, table: sa.Table) -> bool:
+    """Whether the user may delete rows of a table: on Postgres, a recorder may only add some."""
+    if connection.dialect.name == "sqlite":
+        return True
+    allowed = sa.func.has_table_privilege(table.name, "DELETE")
+    return bool(connection.execute(sa.select(allowed)).scalar_one())
 
 
 def _copy(connection: sa.Connection, into: str, texts: Iterable[str]) -> None:

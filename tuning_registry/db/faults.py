@@ -72,9 +72,8 @@ def postgres_fault(
     if was_lost:
         return UnreachableError(f"{where}: the connection was lost: {text}")
     if state is None:
-        return UnreachableError(f"{where}: cannot connect: {text}")
+        return UnreachableError(f"{where}: cannot connect: {text.removeprefix('connection failed: ')}")
     if state in _AWAY or state.startswith(_CONNECTION_CLASS):
         return UnreachableError(f"{where}: {text}")
-    if state.startswith(_REJECTED):
-        return RejectedError(f"{where}: {text}")
-    return DatabaseError(f"{where}: {text}{_CHECK if state in OTHER_SCHEMA else ''}")
+    kind = RejectedError if state.startswith(_REJECTED) else DatabaseError
+    return kind(f"{where}: {text}{_CHECK if state in OTHER_SCHEMA else ''}")

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 # Not Alembic's default name, which MLflow and Optuna use in a shared database.
 VERSION_TABLE: Final = "tuning_registry_alembic_version"
 # Every revision ever released, oldest first; the last is what this schema declares.
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0009", "0010")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 HEAD: Final = REVISIONS[-1]
 
 CURRENT: Final = ""  # in `recordings.superseded_at`: it counts
@@ -219,6 +219,22 @@ timings = sa.Table(
     sqlite_with_rowid=False,
 )
 
+# Timings of many recordings of an entry that timed the same candidates: 4 bytes each, without loss
+# (`model.packed_times`). A recording has its timings of an entry either here or in `timings`.
+packed_timings = sa.Table(
+    "packed_timings",
+    metadata,
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("first_recording", Id, primary_key=True, autoincrement=False),
+    sa.Column("last_recording", Id, nullable=False),
+    sa.Column("recording_count", sa.Integer, nullable=False),
+    sa.Column("timing_count", sa.Integer, nullable=False),
+    sa.Column("recordings", sa.LargeBinary, nullable=False),  # their ids; empty if they are consecutive
+    sa.Column("configs", sa.LargeBinary, nullable=False),  # 8 bytes per config id
+    sa.Column("medians", sa.LargeBinary, nullable=False),
+    sa.Column("percentiles", sa.LargeBinary, nullable=False),  # all 20th, then all 80th; empty after compaction
+)
+
 # Choices that are not votes: an echo of a disk cache, a single candidate, a kernel that failed.
 observations = sa.Table(
     "observations",
@@ -238,6 +254,18 @@ candidate_sets = sa.Table(
     sa.Column("fingerprint", ByteText, primary_key=True),
     sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
+)
+
+# Many recordings of an entry that chose from the same candidates. A recording is either here or in `candidate_sets`.
+packed_candidate_sets = sa.Table(
+    "packed_candidate_sets",
+    metadata,
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("fingerprint", ByteText, primary_key=True),
+    sa.Column("first_recording", Id, primary_key=True, autoincrement=False),
+    sa.Column("last_recording", Id, nullable=False),
+    sa.Column("recording_count", sa.Integer, nullable=False),
+    sa.Column("recordings", sa.LargeBinary, nullable=False),  # as in `packed_timings`
 )
 
 # What audits found: ranks that found the same share a row. `digest` is the SHA-256 of the content, with the configs'

@@ -104,7 +104,7 @@ class Store:
         if missing is not None:
             return SchemaError(_no_folder_text(self.url, missing))
         return SchemaError(
-            f"{shown_url(self.url)}: there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"
+            f"{shown_url(self.url)}: there is no registry here yet; registry ingest or registry db upgrade creates it"
         )
 
     @contextlib.contextmanager

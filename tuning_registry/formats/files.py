@@ -34,7 +34,7 @@ def read_bytes(path: Path) -> bytes:
             if not stat.S_ISREG(status.st_mode):  # checked before `open`, which words it differently for a folder
                 raise FileError(f"{path}: not a regular file")
             if status.st_size > MAX_FILE_BYTES:
-                raise FileError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the largest file that is read")
+                raise FileError(f"{path}: larger than the limit of {MAX_FILE_BYTES >> 20} MiB")
             with open(handle, "rb", closefd=False) as file:
                 return file.read().removeprefix(_BOM)
         finally:

@@ -67,20 +67,20 @@ def find_config(argument: str, known: Iterable[str], *, classes: bool = False) -
             fields = parse_json(argument.encode(errors="surrogatepass"), "config")
             return class_text(fields) if classes and is_partial(fields) else config_text(fields)
         except FormatError as error:
-            raise UsageError(f"not a config: {error}") from error
+            raise UsageError(f"not a config: {error}; registry explain --format json shows complete ones") from error
     wanted = " ".join(argument.split())
     shown = {text: " ".join(short_config(text).split()) for text in sorted(known)}
     found = [text for text, short in shown.items() if short == wanted]
     if len(found) != 1:
         if found:
-            raise UsageError(f"{argument!r} means {len(found)} recorded configs; give it as JSON, as registry explain "
+            raise UsageError(f"{argument!r} matches {len(found)} recorded configs; give it as JSON, as registry explain "
                              "--format json shows it")  # fmt: skip
         if classes and "=" in argument:
             return _parse_class(argument)
         example = f", such as {printable(next(iter(shown.values())))}" if shown else ""
         raise UsageError(
-            f"{argument!r} is not a recorded config; expected one that registry explain lists{example}. To use one that was "
-            "never recorded, give it as JSON with --force"
+            f"{argument!r} is not a recorded config. registry explain lists them{example}; for one that was never "
+            "recorded, give JSON and --force"
         )
     return found[0]
 

@@ -32,7 +32,7 @@ def opened(file: ToolFile) -> Iterator[sqlite3.Connection]:
     if not file.is_sqlite:
         raise file.fault("not an SQLite database")
     if file.path.stat().st_size > MAX_FILE_BYTES:
-        raise file.fault(f"larger than {MAX_FILE_BYTES >> 20} MiB, the largest file that is read")
+        raise file.fault(f"larger than the limit of {MAX_FILE_BYTES >> 20} MiB")
     uri = f"file:{urllib.parse.quote(str(file.path.resolve()))}?mode=ro&immutable=1"
     try:
         with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:

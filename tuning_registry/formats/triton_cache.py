@@ -183,7 +183,9 @@ def _written(file: Path) -> tuple[int, str]:
 def _read_result(document: object) -> _Result:
     """Key, timings and winner in the document of one file."""
     if not isinstance(document, Mapping) or not {"key", "configs_timings"} <= document.keys():
-        raise FormatError(f"expected an autotune result of Triton, key and configs_timings; found {describe(document)}")
+        raise FormatError(
+            f"expected an autotune result of Triton with key and configs_timings, found {describe(document)}"
+        )
     values, pairs = document["key"], document["configs_timings"]
     if not isinstance(values, list):
         raise FormatError(f"expected an array of values and dtypes, found {describe(values)}", ("key",))

@@ -24,8 +24,24 @@ ByEntry = Mapping[str, Mapping[str, Mapping[str, T]]]
 
 
 Times = tuple[float, float, float]  # median, 20th and 80th percentile, in milliseconds
+# See docs/decisions.md, D-cases-1.
+SHORTEST_MS: Final = 1e-6  # a nanosecond, about one cycle of a GPU's clock
+LONGEST_MS: Final = 1e9  # eleven days
+ROUNDING: Final = 1e-6  # by which equal times may differ, as a share: timers interpolate, some in single precision
 FAILED: Final[Times] = (math.nan, math.nan, math.nan)
 _MEDIAN: Final = struct.Struct("d")  # the first of three
+
+
+def measured_times(times: Sequence[float]) -> Times | None:
+    """The times of one candidate; None if they cannot be a measurement.
+
+    Args:
+        times: Median, 20th and 80th percentile, in milliseconds.
+    """
+    median, p20, p80 = times
+    is_ordered = p20 <= median * (1 + ROUNDING) and median <= p80 * (1 + ROUNDING)
+    in_range = all(SHORTEST_MS <= time <= LONGEST_MS for time in times)  # false for NaN as well
+    return (median, p20, p80) if is_ordered and in_range else None
 
 
 class Timing(NamedTuple):
@@ -206,7 +222,7 @@ class Header:
         for name in _TEXTS:
             value = getattr(self, name)
             if value is not None and not check_text(value, (name,)) and name in {"run", "triton"}:
-                raise FormatError("an empty string; expected a name, or no such field", (name,))
+                raise FormatError("an empty string; expected a name", (name,))
         for name, least in _COUNTS.items():
             _check_count(getattr(self, name), least, name)
         if self.rank is not None and self.world_size is not None and self.rank >= self.world_size:

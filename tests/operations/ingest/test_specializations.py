@@ -36,7 +36,7 @@ def compiled(entries: Json, count: int = 2) -> Json:
 
 def recording(folder: Path, rank: int, entries: Json, extra: Json | None = None, **fields: Any) -> Path:
     """A recording of one rank that votes for the first config on each key."""
-    votes = {"sm90": {"pkg.k": {key: CONFIGS[0] for key in entries or KEYS}}}
+    votes = {"sm90": {"pkg.k": dict.fromkeys(entries or KEYS, CONFIGS[0])}}
     document = version_2(votes, rank + 1, **fields, run="job", rank=rank, world_size=8,
                          extra=compiled(entries) if extra is None else extra)  # fmt: skip
     return write_recording(folder / f"rec.rank{rank}.json", document)
@@ -94,7 +94,7 @@ def changed(path: str, value: Any) -> Json:
     return extra
 
 
-BAD = (
+BAD: tuple[tuple[str, Any], ...] = (
     ("configs", None),
     ("configs", [{"num_warps": 1}]),
     ("specializations", {}),

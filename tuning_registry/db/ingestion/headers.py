@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db import queries, schema
+from tuning_registry.db import packing, queries, schema
 from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.ingestion.origins import insert_origins
 from tuning_registry.db.ingestion.pending import KINDS, Curated, Environment, Pending
@@ -42,6 +42,8 @@ def write_headers(transaction: Writing, batch: Batch, plan: IngestPlan, now: str
     for identity, one in plan.grows.items():
         record = pending[one.position]
         transaction.delete_replaced(identity, one.retracted, timings=one.replaces_timings)
+        if one.replaces_timings:
+            packing.take_out(transaction, [identity])
         _update(transaction, identity, {f"{kind}_digest": digest for kind, digest in record.digests.items()})
         _update(transaction, identity, facts.of(record))
     return ids

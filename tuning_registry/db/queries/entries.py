@@ -43,14 +43,21 @@ def with_many_keys(most: int) -> sa.Select[Any]:
     return groups.having(number > most).order_by(entries.c.arch, entries.c.kernel)
 
 
-def configs_of(arch: str, kernel: str, lookup_key: str | None) -> sa.Select[Any]:
-    """Which configs were chosen, timed or observed for this kernel, and on this key if one is given?"""
-    chosen = sa.select(entries.c.id).where(entries.c.arch == arch, entries.c.kernel == kernel)
-    if lookup_key is not None:
-        chosen = chosen.where(entries.c.lookup_key == lookup_key)
+def configs_chosen(arch: str, kernel: str, lookup_key: str | None) -> sa.Select[Any]:
+    """Which configs were chosen, timed or observed for this kernel, and on this key if one is given?
+
+    Without those that were timed and are in blocks.
+    """
+    chosen = ids_of(arch, kernel, lookup_key)
     seen = sa.union(*(sa.select(table.c.config_id).where(table.c.entry_id.in_(chosen))
                       for table in (votes, timings, observations)))  # fmt: skip
-    return sa.select(configs.c.text).where(configs.c.id.in_(seen)).order_by(configs.c.text)
+    return sa.select(configs.c.text).where(configs.c.id.in_(seen))
+
+
+def ids_of(arch: str, kernel: str, lookup_key: str | None) -> sa.Select[Any]:
+    """Which entries does this kernel have, on this key if one is given?"""
+    found = sa.select(entries.c.id).where(entries.c.arch == arch, entries.c.kernel == kernel)
+    return found if lookup_key is None else found.where(entries.c.lookup_key == lookup_key)
 
 
 def config_texts(config_ids: Collection[int]) -> sa.Select[Any]:

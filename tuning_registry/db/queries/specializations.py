@@ -43,7 +43,9 @@ def of_entries(selection: Selection, triton: str) -> sa.Select[Any]:
             .join(configs, configs.c.id == stated.c.config_id)
             .join(specializations, specializations.c.id == stated.c.specialization_id)
             .join(environments, environments.c.id == stated.c.environment_id)
-            .outerjoin(owner, (owner.c.environment_id == stated.c.environment_id) & (owner.c.module == entries.c.module))
+            .outerjoin(
+                owner, (owner.c.environment_id == stated.c.environment_id) & (owner.c.module == entries.c.module)
+            )
         )
         .where(
             entries.c.arch == selection.arch,

@@ -14,11 +14,13 @@ from tuning_registry.db.schema import (
     entries,
     environment_modules,
     environments,
+    observations,
     recording_archs,
     recordings,
     votes,
 )
 from tuning_registry.model.packages import GROUP
+from tuning_registry.model.records import IN_SHARE
 from tuning_registry.model.selection import Selection
 
 _SHAPE: Final = ("arch", "kernel", "lookup_key", *GROUP)
@@ -112,14 +114,27 @@ def tally(selection: Selection, environment_ids: list[int]) -> sa.Subquery:
     return _counted_by_environment(cast, columns, measures, selection, environment_ids).subquery("tally")
 
 
-def candidate_set_tally(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
+def candidate_set_tally(selection: Selection, environment_ids: list[int], *, has_shares: bool) -> sa.Select[Any]:
     """How many recordings chose an entry's config from which set of candidates, and which of them is the newest?
 
     Columns: entry_id, fingerprint, environment_id, n, newest (recording id).
+
+    Args:
+        selection: Which recordings count.
+        environment_ids: Their environments.
+        has_shares: Whether ranks timed shares of the candidates. The set of a share says nothing about the kernel's.
     """
     columns = (candidate_sets.c.entry_id, candidate_sets.c.fingerprint)
     measures = [sa.func.count().label("n"), sa.func.max(candidate_sets.c.recording_id).label("newest")]
-    return _counted_by_environment(candidate_sets, columns, measures, selection, environment_ids)
+    query = _counted_by_environment(candidate_sets, columns, measures, selection, environment_ids)
+    if not has_shares:
+        return query
+    share = sa.exists().where(
+        observations.c.recording_id == candidate_sets.c.recording_id,
+        observations.c.entry_id == candidate_sets.c.entry_id,
+        observations.c.reason == IN_SHARE,
+    )
+    return query.where(~share)
 
 
 def _counted_by_environment(
@@ -177,21 +192,13 @@ def voters_by_kernel(selection: Selection) -> sa.Select[Any]:
 def who_voted(selection: Selection, entry_ids: Iterable[int]) -> sa.Select[Any]:
     """Which recordings chose which config of these entries, whether they count or not?
 
-    Of the selection, only whether curated choices count as votes is used. Columns: entry_id, config_id, recording ids as one text, since there may be millions. They are grouped as the table
-    is sorted, so that no database sorts.
+    Of the selection, only whether curated choices count as votes is used. Columns: entry_id, config_id, recording ids
+    as one text, since there may be millions. They are grouped as the table is sorted, so that no database sorts.
     """
     cast = ballots(selection)
     choice = (cast.c.entry_id, cast.c.config_id)
     ids = sa.func.aggregate_strings(sa.cast(cast.c.recording_id, sa.Text), ",")
     return sa.select(*choice, ids).where(cast.c.entry_id.in_(list(entry_ids))).group_by(*choice)
-
-
-def cast_on(entry_id: int) -> sa.Select[Any]:
-    """Which recording chose which config of this entry, whether it counts or not? Columns: config_id, recording_id.
-
-    Not joined with the recordings: the caller knows which ones count, and half a million rows are faster without.
-    """
-    return sa.select(votes.c.config_id, votes.c.recording_id).where(votes.c.entry_id == entry_id)
 
 
 def contributing(selection: Selection) -> sa.Select[Any]:

@@ -9,14 +9,14 @@ from typing import Final
 from tuning_registry.db import queries
 from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.reading import in_chunks
-from tuning_registry.db.schema import PENDING
 from tuning_registry.db.store import Store
 from tuning_registry.db.writing import Writing
-from tuning_registry.errors import FormatError, RegistryError, RejectedError, printable
+from tuning_registry.errors import FormatError, RecordingError, RegistryError, RejectedError
 from tuning_registry.formats.fast_reader import QuickReader
 from tuning_registry.formats.hand_ins import MAX_BYTES, VERSION, unpack_hand_in
 from tuning_registry.model.records import Recording
 from tuning_registry.operations.ingest.attribution import Attribution
+from tuning_registry.operations.ingest.hand_ins import count_hand_ins, hand_in_name
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.report import FoldReport
 from tuning_registry.operations.ingest.transfer import add_to_batch, place_batch
@@ -46,7 +46,7 @@ def fold(store: Store, *, should_stop: Callable[[], bool] = bool, batch_size: in
         DatabaseError: It cannot be written.
     """
     total, reader, size = FoldReport(), QuickReader(), batch_size
-    if not pending_hand_ins(store):
+    if not count_hand_ins(store).pending:
         return total
     while not should_stop():
         fold_batch = _Fold(store, reader, size)
@@ -61,16 +61,6 @@ def fold(store: Store, *, should_stop: Callable[[], bool] = bool, batch_size: in
             break
         total += report
     return total
-
-
-def pending_hand_ins(store: Store) -> int:
-    """How many hand-ins wait to be folded.
-
-    Raises:
-        DatabaseError: As `Store.reading`.
-    """
-    with store.reading() as reading:
-        return next((row["number"] for row in reading.rows(queries.hand_ins.counts()) if row["state"] == PENDING), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +138,10 @@ class _Fold:
         return size <= MAX_BYTES
 
     def _read(self, identity: str, data: bytes) -> Recording:
-        recording = self.reader.read_bytes(data, f"hand-in {printable(identity)}")
+        name = hand_in_name(identity)
+        recording = self.reader.read_bytes(data, name)
         if recording.header.run is None or recording.header.rank is None:
-            raise FormatError("the recording states no run or no rank")
+            raise RecordingError(name, "the recording states no run or no rank")
         return recording
 
     def _add(self, batch: Batch, attribution: Attribution, offer: _Offer) -> None:
@@ -173,7 +164,9 @@ class _Fold:
             self.errors[self.folded[position]] = error
         for position in plan.withdrawn:
             run, rank = batch.pending[position].identity
-            self.errors[self.folded[position]] = RegistryError(f"run {run!r}, or rank {rank} of it, is withdrawn")
+            self.errors[self.folded[position]] = RegistryError(
+                f"rank {rank} of run {run!r} is withdrawn; to count it, use registry runs restore and registry fold --retry"
+            )
         done = [identity for identity in self.folded if identity not in self.errors]
         reasons = {identity: str(error) for identity, error in self.errors.items()}
         transaction.delete_hand_ins(done)
@@ -195,7 +188,9 @@ def _with_free_places(transaction: Writing, offers: Sequence[_Offer]) -> Iterato
     """
     runs = sorted({str(offer.recording.header.run) for offer in offers})
     current = transaction.chunked(queries.recordings.current, runs)
-    holders: dict[tuple[str | None, int | None], str] = {(row["run"], row["rank"]): row["process_id"] for row in current}
+    holders: dict[tuple[str | None, int | None], str] = {
+        (row["run"], row["rank"]): row["process_id"] for row in current
+    }
     for offer in offers:
         header = offer.recording.header
         mine = header.id or offer.id

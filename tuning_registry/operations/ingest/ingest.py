@@ -10,7 +10,12 @@ from tuning_registry.db.store import Store
 from tuning_registry.db.url import IN_MEMORY
 from tuning_registry.errors import RegistryError
 from tuning_registry.operations.ingest.folding import fold
-from tuning_registry.operations.ingest.notices import find_many_keys, find_other_sources, find_spellings
+from tuning_registry.operations.ingest.notices import (
+    find_look_alikes,
+    find_many_keys,
+    find_other_sources,
+    find_spellings,
+)
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.reading import SourceReader
 from tuning_registry.operations.ingest.report import FoldReport, IngestReport
@@ -27,6 +32,7 @@ def ingest(
     paths: Paths,
     options: IngestOptions | None = None,
     track: Callable[[Sequence[Source]], Iterator[Source]] = iter,
+    report: Callable[[int, int], None] | None = None,
 ) -> IngestReport:
     """Ingest the recordings in `paths`, in one transaction, and then fold what ranks have handed in.
 
@@ -38,6 +44,7 @@ def ingest(
         paths: A file, folder or glob pattern, or several.
         options: What to add to the recordings, and how strict to be.
         track: Wraps the list of files, to show progress.
+        report: Called with the number of votes and timings that were inserted, and with that of all.
 
     Raises:
         FileError, RecordingError: A file cannot be read, or is not a recording.
@@ -52,18 +59,19 @@ def ingest(
     if reader.errors and not options.keep_going:
         raise _all_of(reader.errors)
     batch = reader.batch
-    report = write_batch(store, batch, options)
+    written = write_batch(store, batch, options, report)
     folded = fold(store)
     return replace(
-        report,
+        written,
         folded=folded if folded != FoldReport() else None,
         timings_beside=count_unnamed_timings(files),
         unowned_caches=reader.unowned_caches,
         broken_formats=reader.tools.broken,
         other_sources=find_other_sources(store, batch),
-        many_keys=find_many_keys(store) if report.new_entries else [],
+        many_keys=find_many_keys(store) if written.new_entries else [],
         spellings=find_spellings(batch),
-        skipped=[*reader.errors, *report.skipped],
+        look_alikes=find_look_alikes(batch),
+        skipped=[*reader.errors, *written.skipped],
     )
 
 

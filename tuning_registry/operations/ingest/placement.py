@@ -156,7 +156,7 @@ class _Planner:
         lost = sorted(held.keys() - stated.keys())
         if self._replace and lost:
             raise ConflictError(
-                f"{_at(record)}holds no {' or '.join(lost)}, but {_whose(record)} in the database does; --replace "
+                f"{_at(record)}has no {' or '.join(lost)}, but {_whose(record)} in the database has; --replace "
                 "supersedes a whole recording, so ingest all of its files together"
             )
         if self._replace:

@@ -78,6 +78,7 @@ class IngestReport(Result):
         many_keys: Architecture, name and number of keys of the kernels with more than `MANY_KEYS` of them, if there are
             new entries.
         spellings: Groups of configs that ranks chose for one entry and that Triton cannot tell apart.
+        look_alikes: Kernels whose names have characters outside ASCII: other names may look the same.
         broken_formats: What is wrong with formats of other tools that cannot be used.
         created: Whether the ingest created the registry in an empty database.
         skipped: Why recordings were left out.
@@ -103,6 +104,7 @@ class IngestReport(Result):
     other_sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
     many_keys: Sequence[tuple[str, str, int]] = ()
     spellings: Sequence[Sequence[str]] = ()
+    look_alikes: Sequence[str] = ()
     broken_formats: Sequence[str] = ()
     created: bool = False
     skipped: Sequence[RegistryError] = ()
@@ -119,6 +121,7 @@ class IngestReport(Result):
             "many_keys": [list(found) for found in self.many_keys],
             "broken_formats": list(self.broken_formats),
             "spellings": [list(texts) for texts in self.spellings],
+            "look_alikes": list(self.look_alikes),
             "skipped": [str(error) for error in self.skipped],
             "folded": None if self.folded is None else self.folded.to_dict(),
         }

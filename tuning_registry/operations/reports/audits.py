@@ -33,7 +33,7 @@ class EntryAudit(Result):
         recordings: Number of recordings that audited it.
         skipped: Number of recordings that could not, by reason.
         configs: Its candidates, in the order in which Triton times them.
-        banned_by: Number of the override that bans a candidate, by canonical text.
+        banned_by: Number of the override that bans a candidate, by canonical text; without one that is pinned.
     """
 
     arch: str
@@ -63,6 +63,17 @@ class EntryAudit(Result):
     def findings(self) -> list[tuple[AuditedConfig, str]]:
         """The candidates that are outside the tolerance or nondeterministic, with the reasons."""
         return [(one, " and ".join(findings_of(one))) for one in self.configs if findings_of(one)]
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether more than half of the candidates that ran were always within the tolerance: they agree on a result."""
+        ran = [one for one in self.configs if one.recordings]
+        return 2 * sum(not one.outside_on for one in ran) > len(ran)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a candidate with a finding is not banned."""
+        return any(one.config not in self.banned_by for one, _ in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """The audits as JSON holds them."""
@@ -142,6 +153,9 @@ def _of_entry(shape: Shape, key: str, audits: ByRecording, overrides: Overrides)
     arch, kernel, _, triton, package, version, device = shape
     configs = tuple(summarize(audits))
     bans = {one.config: overrides.ban_of(arch, kernel, key, one.config) for one in configs}
+    pin = overrides.pin(arch, kernel, key)
+    if pin is not None:
+        bans.pop(pin.config, None)  # a pin of exactly this key lifts a ban of every key
     return EntryAudit(
         arch=arch,
         kernel=kernel,

@@ -104,7 +104,11 @@ class HandIn:
         is_running = self._thread is not None and self._thread.is_alive()
         if not is_running and time.monotonic() >= max(self._due_at(self._first_change), self._not_before):
             self._first_change = None
-            offer = self._offer()
+            try:
+                offer = self._offer()
+            except RegistryError as error:
+                self._warn(error)
+                return False
             if offer is not None:
                 self._thread = threading.Thread(
                     target=guarded, args=("handing in", self._try_once, offer), name=THREAD_NAME, daemon=True
@@ -132,10 +136,14 @@ class HandIn:
             except (RegistryError, ImportError) as error:
                 wait_s = pause_s * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
                 if not self._may_succeed(error, time.monotonic() + wait_s - began, budget_s):
-                    warn("cannot hand in the recording to %s: %s", shown_url(self._url), error)
+                    warn("cannot hand in the recording to %s: %s", shown_url(self._url), self._reason(error))
                     return False
                 time.sleep(wait_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _reason(self, error: Exception) -> str:
+        """The error without the URL that it begins with."""
+        return str(error).removeprefix(f"{shown_url(self._url)}: ")
 
     def _due_at(self, first_change: float) -> float:
         if self._is_guessed():
@@ -167,12 +175,20 @@ class HandIn:
             self._failures = 0
         except (RegistryError, ImportError) as error:
             if not isinstance(error, BusyError | UnreachableError):
-                warn_once(("hand-in", self._url), "cannot hand in the recording to %s: %s. The recording is kept in a file, and "
-                          "the hand-in is tried again later", shown_url(self._url), error)  # fmt: skip
+                self._warn(error)
             self._failures += 1
             pause_s = min(_PAUSE_AFTER_FAULT_S * 2.0**self._failures, _LONGEST_PAUSE_AFTER_FAULT_S)
             self._not_before = time.monotonic() + pause_s * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
             self.note_change()
+
+    def _warn(self, error: Exception) -> None:
+        """Warn, once, of what waiting does not mend; the recording is in a file until the end, which tries once more."""
+        warn_once(
+            ("hand-in", self._url),
+            "cannot hand in the recording to %s yet: %s",
+            shown_url(self._url),
+            self._reason(error),
+        )
 
 
 def _module() -> AppendModule:

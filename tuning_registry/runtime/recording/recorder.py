@@ -41,6 +41,7 @@ from tuning_registry.runtime.job.place import (
 )
 from tuning_registry.runtime.recording.audits import Audits
 from tuning_registry.runtime.recording.background_writer import INTERVAL_S, BackgroundWriter
+from tuning_registry.runtime.recording.compiled import Compiled
 from tuning_registry.runtime.recording.facts import find_hardware
 from tuning_registry.runtime.recording.hand_in import BUDGET_S, HandIn
 from tuning_registry.runtime.recording.identity import Identity
@@ -87,7 +88,7 @@ class Recorder:
         self._url = absolute_location(record_path) if is_url(record_path) else None
         self._prefix = _waiting_folder(self._url) / "rec" if self._url else Path(record_path).expanduser().absolute()
         if self._url is None:
-            guarded("looking at the folder of the recording", _warn_if_not_writable, self._prefix.parent)
+            guarded("checking the folder of the recording", _warn_if_not_writable, self._prefix.parent)
         self._source = source
         self._interval_s = interval_s
         self.device = Device()  # that the last choice was made on; set by the caller
@@ -103,6 +104,7 @@ class Recorder:
         self._modules_seen: set[str] = set()
         self._notes = Notes()
         self._audits = Audits()
+        self._compiled = Compiled()
         self._writer = BackgroundWriter(self._write, self._interval_s, self._complete, stall_s=_STALL_S)
         self._file = RecordingFile(self._prefix, self._beat)
         self._finished = False
@@ -194,10 +196,13 @@ class Recorder:
 
     def keep(self, entry: Entry, tuning: Tuning) -> None:
         """Record Triton's choice: a vote if it was timed here, otherwise an observation with the reason."""
-        timings = timings_of(tuning.timings)
+        timings = timings_of(entry[1], tuning.timings)
         config = None if tuning.winner is None else live_config_text(tuning.winner)
         source = guarded("reading the source of a kernel", source_hash, tuning.autotuner)
-        has_time = all(timing.median_ms is not None for timing in timings if timing.config == config)
+        if config is not None and tuning.compiled is not None and live_config_text(tuning.compiled[0]) == config:
+            # Before the vote, so that no state of the recording has one without it.
+            self._compiled.keep(entry, config, tuning.compiled[1])
+        has_time = any(timing.median_ms is not None for timing in timings if timing.config == config)
         if isinstance(tuning.candidates, Share):
             self.observe(entry, config, REASONS.get(tuning.origin, IN_SHARE), timings, source)
         elif tuning.origin != TIMED or (config is not None and not has_time):
@@ -270,15 +275,15 @@ class Recorder:
             if top in self._modules_seen or top in {"", "__main__"}:
                 continue
             self._modules_seen.add(top)
-            if guarded("looking for a module", is_importable, top) is False and current_place().rank == 0:
+            if guarded("importing a module", is_importable, top) is False and current_place().rank == 0:
                 warn_once(("module", top), "module %s cannot be imported by its name (generated code?), so other ranks and later "
-                          "jobs may call %s differently, and their votes would not count together; name it with the policy's module_names", top, kernel)  # fmt: skip
+                          "jobs may record %s under other names; name it with the policy's module_names", top, kernel)  # fmt: skip
 
     def _find_hardware(self) -> bool:
         """Ask for the hardware once a choice was made on a device; whether something new was found."""
         if self._hardware is not None or self.device == Device():
             return False
-        self._hardware = guarded("asking for the hardware", find_hardware, self.device) or Hardware()
+        self._hardware = guarded("querying the hardware", find_hardware, self.device) or Hardware()
         return self._hardware != Hardware()
 
     def _header(self) -> Header:
@@ -292,7 +297,7 @@ class Recorder:
             triton=installed_triton() or None, packages=packages, modules=modules, source=self._source,
             id=self._id, attempt=launched_attempt(), local_rank=launched_local_rank(), device_uuid=device.uuid,
             hardware=self._hardware or Hardware(), sources=self._notes.sources(),
-            extra=self._audits.extra() | self._split.extra(),
+            extra=self._audits.extra() | self._split.extra() | self._compiled.extra(),
         )  # fmt: skip
 
     def _write(self) -> bool:
@@ -342,7 +347,7 @@ class Recorder:
             file.delete()
             announce("recorded %s to %s", self._notes, shown_url(self._url))
         else:
-            warn("the recording stays in %s; to ingest it later, run: registry ingest %s --db %s", file.path,
+            warn("the recording stays in its file; to ingest it later, run: registry ingest %s --db %s",
                  shlex.quote(str(file.path)), shlex.quote(shown_url(self._url)))  # fmt: skip
 
     def _payload(self) -> bytes:

@@ -106,7 +106,7 @@ class ReportEntry:
 
     @property
     def dissenting(self) -> int:
-        """Votes for another config than the elected one."""
+        """Votes against the elected config."""
         return self.entry.votes - (self.entry.choices[0].count if self.entry.choices else 0)
 
     @property
