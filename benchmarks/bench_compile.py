@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What recording and pinning do to kernels under torch.compile, on a GPU.
 
-    python benchmarks/bench_compile.py [--folder FOLDER] [--steps 300]
+    python benchmarks/bench_compile.py [--folder FOLDER] [--steps 300] [--pairs 3] [--only-speed]
 
 Runs the programs of `compile_kernels.py` in processes of their own: stock (cold and with warm caches), recorded by two
 processes, recorded again over warm caches, pinned by two processes, pinned over warm caches, pinned without
@@ -9,7 +9,11 @@ torch.compile, and, over the same warm caches, with another table, with no table
 prints the candidates that Triton and Inductor timed, the compiled candidates per kernel, the sources of the choices, the
 seconds of the first calls, and the microseconds of a warm step. Then it checks that pinned bits are equal between
 processes and between eager and compiled launches, that each table's configs were launched, and that no pinned run timed
-or compiled more than it should; exits 1 if one of these does not hold. Needs torch and Triton, and a GPU.
+or compiled more than it should; exits 1 if one of these does not hold.
+
+For the speed, stock and pinned processes with warm caches take turns, and the smallest figure of each counts: so many
+pairs as `--pairs` states. `--only-speed` records once, exports, and runs these pairs alone. Needs torch and Triton, and a
+GPU that nothing else uses.
 """
 
 # ruff: noqa: E402 - the package is found first
@@ -122,8 +126,9 @@ class Bench:
         self.folder = folder
         self.steps = steps
         self.answers: dict[str, Any] = {}
+        self.table: dict[str, Any] = {}  # made of the recordings
 
-    def start(self, cache: str, programs: list[str], *, compiled: bool = True, **variables: str) -> Any:
+    def start(self, cache: str, programs: list[str], *, compiled: bool = True, **variables: Any) -> Any:
         """Start a process with the caches of this name."""
         caches = self.folder / "caches" / cache
         environment = {
@@ -198,6 +203,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--only-speed", action="store_true")
     parser.add_argument("--work", default="", help=argparse.SUPPRESS)
     parser.add_argument("--eager", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -206,25 +213,75 @@ def main() -> None:
         return
     folder = options.folder or Path(tempfile.mkdtemp(prefix="bench-compile-"))
     folder.mkdir(parents=True, exist_ok=True)
-    measure(Bench(folder, options.steps))
+    bench = Bench(folder, options.steps)
+    if not options.only_speed:
+        measure(bench)
+    compare_speed(bench, options.pairs)
+    if not options.only_speed:
+        check(bench)
 
 
-def measure(bench: Bench) -> None:
-    """Run the processes one after the other, then check."""
+def architecture() -> str:
+    """The GPU's architecture; prints what is measured with."""
     import torch
+    import triton
+
+    major, minor = torch.cuda.get_device_capability()
+    print(f"torch {torch.__version__}, Triton {triton.__version__}, {torch.cuda.get_device_name()}")
+    return f"sm{major}{minor}"
+
+
+def compare_speed(bench: Bench, pairs: int) -> None:
+    """Let stock and pinned processes take turns over warm caches; prints the least of each figure."""
     import triton
     from compile_kernels import PROGRAMS
 
-    major, minor = torch.cuda.get_device_capability()
-    arch = f"sm{major}{minor}"
-    print(f"torch {torch.__version__}, Triton {triton.__version__}, {torch.cuda.get_device_name()}")
+    arch, tables = architecture(), bench.folder / "speed"
+    programs = [program for program in PROGRAMS if program not in {"own", "custom_op"}]  # those that Inductor pins
+    tables.mkdir(exist_ok=True)
+    place = str(bench.folder / "speed-rec")
+    off, pinned = (
+        {"TUNING_REGISTRY_MODE": "off"},
+        {"TUNING_REGISTRY_MODE": "pinned", "TUNING_REGISTRY_TABLE_PATH": str(tables)},
+    )
+    bench.run("speed: recorded", "speed-rec", programs, TUNING_REGISTRY_RECORD_PATH=place, TUNING_REGISTRY_RUN="speed")
+    merged = merge_records(sorted(bench.folder.glob("speed-rec.*.json")))[arch]
+    write(arch, merged, tables / f"{arch}.json", triton=triton.__version__)
+    bench.run("speed: stock, cold", "speed-stock", programs, **off)
+    bench.run("speed: pinned, cold", "speed-pinned", programs, **pinned)
+    least: dict[str, dict[str, list[float]]] = {"stock": {}, "pinned": {}}
+    for number in range(pairs):
+        for name, variables in (("stock", off), ("pinned", pinned)):
+            answer = bench.run(f"speed: {name}, warm {number}", f"speed-{name}", programs, **variables)
+            for program, result in answer["results"].items():
+                for kind in ("first_s", "step_us"):
+                    least[name].setdefault(f"{program} {kind}", []).append(result[kind])
+    print(f"\n{'least of ' + str(pairs):24} {'stock':>9} {'pinned':>9} {'ratio':>6}")
+    for figure, values in least["stock"].items():
+        stock, ours = min(values), min(least["pinned"][figure])
+        print(f"{figure:24} {stock:9.3f} {ours:9.3f} {ours / stock:6.2f}")
+    for kind in ("first_s", "step_us"):
+        total = {
+            name: sum(min(v) for figure, v in found.items() if figure.endswith(kind)) for name, found in least.items()
+        }
+        print(
+            f"{'all ' + kind:24} {total['stock']:9.3f} {total['pinned']:9.3f} {total['pinned'] / total['stock']:6.2f}"
+        )
+
+
+def measure(bench: Bench) -> None:
+    """Run the processes whose choices, bits and counts are checked, one after the other."""
+    import triton
+    from compile_kernels import PROGRAMS
+
+    arch = architecture()
     every = list(PROGRAMS)
     user = [program for program in every if program != "own"]
     tables = bench.folder / "tables"
     tables.mkdir(exist_ok=True)
-    record = {"TUNING_REGISTRY_RUN": "bench", "TUNING_REGISTRY_RECORD_PATH": str(bench.folder / "rec"), "WORLD_SIZE": "2",
+    record: dict[str, Any] = {"TUNING_REGISTRY_RUN": "bench", "TUNING_REGISTRY_RECORD_PATH": str(bench.folder / "rec"), "WORLD_SIZE": "2",
               "LOCAL_RANK": "0"}  # fmt: skip
-    pinned = {"TUNING_REGISTRY_MODE": "pinned", "TUNING_REGISTRY_TABLE_PATH": str(tables)}
+    pinned: dict[str, Any] = {"TUNING_REGISTRY_MODE": "pinned", "TUNING_REGISTRY_TABLE_PATH": str(tables)}
 
     bench.run("stock cold", "stock", every, TUNING_REGISTRY_MODE="off")
     bench.run("stock warm", "stock", every, TUNING_REGISTRY_MODE="off")
@@ -252,21 +309,18 @@ def measure(bench: Bench) -> None:
     (tables / f"{arch}.json").unlink()
     bench.run("table removed", "pinned0", user, **pinned)
     bench.run("stock over pinned caches", "pinned0", user, TUNING_REGISTRY_MODE="off")
-    check(bench, merged, user)
+    bench.table = merged
 
 
-def check(bench: Bench, merged: Any, user: list[str]) -> None:
+def check(bench: Bench) -> None:
     """Print which claims hold; exit 1 if one does not."""
-    a = bench.answers
+    a, merged = bench.answers, bench.table
+    user = list(a["pinned eager"]["results"])
     changed = other_table(merged)
     table = {
         (kernel, key): config_text(config) for kernel, entries in merged.items() for key, config in entries.items()
     }
     new = {(kernel, key): config_text(config) for kernel, entries in changed.items() for key, config in entries.items()}
-    step = {name: sum(a[name]["results"][p]["step_us"] for p in user) for name in ("stock warm", "pinned warm")}
-    first = {
-        name: sum(a[name]["results"][p]["first_s"] for p in user) for name in ("stock warm", "pinned warm", "pinned 0")
-    }
     claims = {
         "every pinned run timed no candidate of the user's kernels": all(
             not a[name]["timed"].get("triton") and not a[name]["timed"].get("inductor")
@@ -286,8 +340,7 @@ def check(bench: Bench, merged: Any, user: list[str]) -> None:
         "a warm cache gave echoes, no votes": not a["recorded again"]["timed"].get("inductor"),
         "no fault was caught": all(not answer["faults"] for answer in a.values()),
     }
-    print("\nwarm steps of all programs, us:", {name: round(value, 1) for name, value in step.items()},
-          "first calls, s:", {name: round(value, 2) for name, value in first.items()})  # fmt: skip
+    print()
     for claim, holds in claims.items():
         print("holds" if holds else "FAILS", claim)
     if not all(claims.values()):

@@ -10,15 +10,23 @@ from typing import Final
 _GROUPS: Final = Path("/sys/fs/cgroup")
 
 
-def usable_cores(groups: Path = _GROUPS) -> int:
+def usable_cores(quota: float | None = None) -> int:
     """The number of cores, at least 1.
+
+    Args:
+        quota: From `core_quota`; None for no limit.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, allowed if quota is None else min(allowed, math.floor(quota)))
+
+
+def core_quota(groups: Path = _GROUPS) -> float | None:
+    """How many cores' time the container may use; None if there is no limit.
 
     Args:
         groups: Where the control groups are mounted; inside a container, the root is its own group.
     """
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _quota(groups / "cpu.max") or _quota(groups / "cpu/cpu.cfs_quota_us", groups / "cpu/cpu.cfs_period_us")
-    return max(1, allowed if quota is None else min(allowed, math.floor(quota)))
+    return _quota(groups / "cpu.max") or _quota(groups / "cpu/cpu.cfs_quota_us", groups / "cpu/cpu.cfs_period_us")
 
 
 def _quota(*files: Path) -> float | None:

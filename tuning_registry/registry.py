@@ -35,6 +35,7 @@ from tuning_registry.operations.reports.page.gather import ReportOptions, gather
 from tuning_registry.operations.reports.page.report import Report
 from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
 from tuning_registry.operations.reports.status import describe_status
+from tuning_registry.operations.retention import compact_run, delete_run
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
 from tuning_registry.operations.tables.checking import TableCheck, check_table
 from tuning_registry.operations.tables.compile_data import write_table_files
@@ -594,6 +595,34 @@ class Registry:
             SelectionError: There is no such run or rank.
         """
         return restore_run(self._store, run, _several(ranks))
+
+    def compact(self, run: str) -> int:
+        """Drop the percentiles of a large run's timings, except those of 64 ranks. All medians stay exact.
+
+        Args:
+            run: Name of the run.
+
+        Returns:
+            How many timings lost their percentiles.
+
+        Raises:
+            SelectionError: There is no such run.
+        """
+        return compact_run(self._store, run)
+
+    def delete(self, run: str) -> int:
+        """Delete a run with its votes, timings and observations. Unlike `withdraw`, this cannot be undone.
+
+        Args:
+            run: Name of the run.
+
+        Returns:
+            How many recordings were deleted.
+
+        Raises:
+            SelectionError: There is no such run.
+        """
+        return delete_run(self._store, run)
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
             author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip

@@ -131,12 +131,20 @@ for _panel, _commands in PANELS.items():
 runs_app = _group(
     "runs",
     "Recordings",
-    "List the runs, newest first; withdraw or restore one.",
+    "List the runs, newest first; withdraw, restore, compact or delete one.",
     ("registry runs", "registry runs --format json"),
     invoke_without_command=True,
 )
 runs_app.callback()(recordings.list_runs)
-_add(runs_app, {"withdraw": recordings.withdraw, "restore": recordings.restore})
+_add(
+    runs_app,
+    {
+        "withdraw": recordings.withdraw,
+        "restore": recordings.restore,
+        "compact": recordings.compact,
+        "delete": recordings.delete,
+    },
+)
 
 db_app = _group(
     "db",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 import typer
@@ -36,7 +37,8 @@ def upgrade(target: Target) -> None:
 
     store = target.open(says_pending=False)
     with show_progress("upgrading the schema") as work:
-        before, after = upgrade_database(store, report=work.step)
+        track = functools.partial(work.track, doing="packing timings")
+        before, after = upgrade_database(store, report=work.step, track=track)
     if before == after:
         print_message(f"the schema is up to date ({after})")
     else:

@@ -242,6 +242,8 @@ def write_export(made: Export, output: Path | None) -> None:
             f"compile data on {made.compile_data.keys:,} of {count_of(made.entries, 'entry')} in {printable(beside.name)}, "
             "from which jobs compile the kernels in the background"
         )
+    if made.sample is not None:
+        print_message(f"note: {made.sample}")
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
     on = f" on {devices}" if made.devices and set(made.devices) != {UNKNOWN_DEVICE} else ""
     recordings = made.payload["tuning_registry"]["recordings"]

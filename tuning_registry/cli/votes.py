@@ -104,6 +104,8 @@ def disagreements(
         more += f", {untimed:,} not timed" if untimed else ""
         heading = split_of(len(split), total) + more
         print_data(render_costs(costed, style, heading))
+        for text in dict.fromkeys(text for one in costed for text in one.approximations):
+            print_message(f"note: {text}")
     else:
         split, total = find_disagreements(store, target.selection)
         heading = split_of(len(split), total)
@@ -295,6 +297,8 @@ def explain(
     print_data(render_explained(found.entries, style, found.predicted))
     if found.entries:
         print_message(count_of(len(found.entries), "entry"))
+    if found.sample is not None:
+        print_message(f"note: {found.sample}")
     if not found.kernels:
         _print_no_kernel(store, found, target)
     elif key is not None and not any(one.config for one in found.entries):
@@ -360,6 +364,7 @@ def ranks(
     ] = False,
 ) -> None:
     """Compare each rank with the others by dissenting votes and timings, and find outliers."""
+    from tuning_registry.operations.election.timings import MOST_RECORDINGS
     from tuning_registry.operations.reports.ranks import compare_ranks
 
     store = target.open()
@@ -379,6 +384,10 @@ def ranks(
         )
         print_message(
             f"{number:,} of {len(fleet.ranks):,} ranks {'is an outlier' if number == 1 else 'are outliers'}{by_votes}"
+        )
+    if fleet.elected_only:
+        print_message(
+            f"note: of more than {MOST_RECORDINGS:,} recordings, only the times of each entry's elected config are compared"
         )
     if exit_code and (fleet.outliers or not fleet.ranks):
         raise typer.Exit(1)

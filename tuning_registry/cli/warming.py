@@ -57,6 +57,8 @@ def warm(
             f"note: the first launch of {count_of(found.without_launcher, 'kernel')} still builds a small C module, which "
             f"needs the GPU driver's library: {printable(found.why_no_launcher)}"
         )
+    if any("ModuleNotFoundError" in one.reason for one in found.kernels):
+        print_message("note: set PYTHONPATH to the folders from which the job imports its modules")
     where = f" in {printable(found.cache)}" if found.cache else ""
     print_message(
         f"{count_of(len(found.kernels), 'kernel')}{where}: {found.count('compiled'):,} compiled, "

@@ -40,13 +40,13 @@ def even_parts(recording_ids: Sequence[int]) -> Iterator[slice]:
 
 def insert_timing_blocks(transaction: Writing, entry_id: int, blocks: Iterable[TimingBlock]) -> None:
     """Insert blocks of an entry."""
-    transaction.insert_many(schema.timing_blocks, [dict(block.row(entry_id)) for block in blocks])
+    transaction.insert_many(schema.packed_timings, [dict(block.row(entry_id)) for block in blocks])
 
 
 def insert_set_blocks(transaction: Writing, entry_id: int, fingerprint: str, recording_ids: Sequence[int]) -> None:
     """Insert one block: these recordings, ascending, chose the entry's config from this set of candidates."""
     transaction.insert_many(
-        schema.candidate_set_blocks,
+        schema.packed_candidate_sets,
         [
             {
                 "entry_id": entry_id,
@@ -135,16 +135,14 @@ def _join_timings(transaction: Writing, entry: int) -> None:
     """Join blocks of similar size that have timed the same candidates."""
     while True:
         small = transaction.bulk(queries.timings.small_blocks([entry], MOST))
-        firsts = _alike((row[1], row[3], row[2]) for row in small)
+        firsts = _alike((tuple(same), count, first) for first, count, *same in small)
         if firsts is None:
             return
-        parts = [
-            StoredBlock(row).load() for first in firsts for row in transaction.bulk(queries.timings.block(entry, first))
-        ]
-        block = schema.timing_blocks.c
-        where = (block.entry_id == entry) & block.first_recording.in_(firsts)
-        transaction.connection.execute(sa.delete(schema.timing_blocks).where(where))
-        insert_timing_blocks(transaction, entry, [join_blocks(parts)])
+        parts = [_block(transaction, entry, first) for first in firsts]
+        joined = join_blocks([part.load() for part in parts])
+        for part in parts:
+            _delete_block(transaction, part)
+        insert_timing_blocks(transaction, entry, [joined])
 
 
 def _join_sets(transaction: Writing, entry: int) -> None:
@@ -155,9 +153,9 @@ def _join_sets(transaction: Writing, entry: int) -> None:
         if firsts is None:
             return
         parts = [blocks[key] for key in firsts]
-        block = schema.candidate_set_blocks.c
+        block = schema.packed_candidate_sets.c
         where = (block.fingerprint == parts[0][1]) & block.first_recording.in_([row[2] for row in parts])
-        transaction.connection.execute(sa.delete(schema.candidate_set_blocks).where(block.entry_id == entry, where))
+        transaction.connection.execute(sa.delete(schema.packed_candidate_sets).where(block.entry_id == entry, where))
         recordings = sorted(one for row in parts for one in unpack_ids(*row[2:]))
         insert_set_blocks(transaction, entry, parts[0][1], recordings)
 
@@ -178,28 +176,58 @@ def _alike(blocks: Iterable[tuple[Any, int, Any]]) -> list[Any] | None:
     return None
 
 
+def drop_percentiles(transaction: Writing, recording_ids: Collection[int]) -> int:
+    """Drop the percentiles of recordings, as far as they are in blocks. Medians stay.
+
+    Returns:
+        How many timings lost them.
+    """
+    if not recording_ids:
+        return 0
+    ids, dropped = set(recording_ids), 0
+    for row in list(transaction.bulk(queries.timings.blocks_between(min(ids), max(ids)))):
+        if ids.isdisjoint(StoredBlock(row).recordings):
+            continue
+        stored = _block(transaction, row[0], row[1])
+        if not stored.has_percentiles:
+            continue
+        whole = stored.load()
+        without, rest = whole.medians_of(ids), whole.without(ids)
+        _delete_block(transaction, stored)
+        insert_timing_blocks(transaction, stored.entry_id, [without] if rest is None else [without, rest])
+        dropped += len(without.recordings) * len(without.configs)
+    return dropped
+
+
+def _block(transaction: Writing, entry: int, first: int) -> StoredBlock:
+    (row,) = transaction.bulk(queries.timings.block(entry, first))
+    return StoredBlock(row)
+
+
+def _delete_block(transaction: Writing, block: StoredBlock) -> None:
+    table = schema.packed_timings
+    where = (table.c.entry_id == block.entry_id) & (table.c.first_recording == block.key[0])
+    transaction.connection.execute(sa.delete(table).where(where))
+
+
 def take_out(transaction: Writing, recording_ids: Collection[int]) -> None:
     """Take the timings and candidate sets of recordings out of all blocks."""
     if not recording_ids:
         return
-    ids, span = set(recording_ids), (min(recording_ids), max(recording_ids))
-    table = schema.timing_blocks
-    for row in list(transaction.bulk(queries.timings.blocks_between(*span))):
-        stored = StoredBlock(row)
-        if ids.isdisjoint(stored.recordings):
+    ids = set(recording_ids)
+    for row in list(transaction.bulk(queries.timings.blocks_between(min(ids), max(ids)))):
+        if ids.isdisjoint(StoredBlock(row).recordings):
             continue
-        (whole,) = transaction.bulk(queries.timings.block(stored.entry_id, stored.key[0]))
-        transaction.connection.execute(
-            sa.delete(table).where(table.c.entry_id == stored.entry_id, table.c.first_recording == stored.key[0])
-        )
-        rest = StoredBlock(whole).load().without(ids)
+        stored = _block(transaction, row[0], row[1])
+        rest = stored.load().without(ids)
+        _delete_block(transaction, stored)
         insert_timing_blocks(transaction, stored.entry_id, [] if rest is None else [rest])
-    take_out_sets(transaction, ids)
+    _take_out_sets(transaction, ids)
 
 
-def take_out_sets(transaction: Writing, recording_ids: Collection[int]) -> None:
+def _take_out_sets(transaction: Writing, recording_ids: Collection[int]) -> None:
     """Take the candidate sets of recordings out of all blocks."""
-    table = schema.candidate_set_blocks
+    table = schema.packed_candidate_sets
     span = (min(recording_ids), max(recording_ids))
     for entry, fingerprint, first, count, packed in list(transaction.bulk(queries.timings.set_blocks_between(*span))):
         held = unpack_ids(first, count, packed)

@@ -219,8 +219,8 @@ timings = sa.Table(
 
 # Timings of many recordings of an entry that timed the same candidates: 4 bytes each, without loss
 # (`model.packed_times`). A recording has its timings of an entry either here or in `timings`.
-timing_blocks = sa.Table(
-    "timing_blocks",
+packed_timings = sa.Table(
+    "packed_timings",
     metadata,
     sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
     sa.Column("first_recording", Id, primary_key=True, autoincrement=False),
@@ -230,7 +230,7 @@ timing_blocks = sa.Table(
     sa.Column("recordings", sa.LargeBinary, nullable=False),  # their ids; empty if they are consecutive
     sa.Column("configs", sa.LargeBinary, nullable=False),  # 8 bytes per config id
     sa.Column("medians", sa.LargeBinary, nullable=False),
-    sa.Column("percentiles", sa.LargeBinary, nullable=False),  # all 20th, then all 80th
+    sa.Column("percentiles", sa.LargeBinary, nullable=False),  # all 20th, then all 80th; empty after compaction
 )
 
 # Choices that are not votes: an echo of a disk cache, a single candidate, a kernel that failed.
@@ -255,15 +255,15 @@ candidate_sets = sa.Table(
 )
 
 # Many recordings of an entry that chose from the same candidates. A recording is either here or in `candidate_sets`.
-candidate_set_blocks = sa.Table(
-    "candidate_set_blocks",
+packed_candidate_sets = sa.Table(
+    "packed_candidate_sets",
     metadata,
     sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
     sa.Column("fingerprint", ByteText, primary_key=True),
     sa.Column("first_recording", Id, primary_key=True, autoincrement=False),
     sa.Column("last_recording", Id, nullable=False),
     sa.Column("recording_count", sa.Integer, nullable=False),
-    sa.Column("recordings", sa.LargeBinary, nullable=False),  # as in `timing_blocks`
+    sa.Column("recordings", sa.LargeBinary, nullable=False),  # as in `packed_timings`
 )
 
 # What audits found: ranks that found the same share a row. `digest` is the SHA-256 of the content, with the configs'

@@ -21,7 +21,7 @@ from tuning_registry.model.records import Times
 
 
 class StoredBlock:
-    """A row of `timing_blocks`. Nothing is unpacked before it is needed.
+    """A row of `packed_timings`. Nothing is unpacked before it is needed.
 
     Args:
         row: Entry id, first recording, number of recordings, their ids, config ids, and optionally medians and
@@ -59,25 +59,28 @@ class StoredBlock:
         """Position of a recording; None if it is not among them."""
         return self.recordings.index(recording) if recording in self.recordings else None
 
+    @property
+    def has_percentiles(self) -> bool:
+        """Whether the percentiles were kept, and read."""
+        return len(self._packed) > 1 and bool(self._packed[1])
+
     def times(self, candidate: int, places: Sequence[int] | None = None) -> Iterator[Times | None]:
-        """The times of one candidate in ms, None if it failed.
+        """The times of one candidate in ms, None if it failed; the percentiles are NaN if they were not kept.
 
         Args:
             candidate: Its position.
             places: Positions of the recordings, ascending; by default all.
         """
         median = self.medians.column(candidate, places)
-        p20, p80 = (
-            self.percentiles.column(candidate + offset, places) for offset in (0, len(self.medians))
-        )  # fmt: skip
+        if not self.has_percentiles:
+            return (None if math.isnan(one) else (one, math.nan, math.nan) for one in median)
+        p20, p80 = (self.percentiles.column(candidate + offset, places) for offset in (0, len(self.medians)))
         return (None if math.isnan(three[0]) else three for three in zip(median, p20, p80, strict=True))
 
     def load(self) -> TimingBlock:
         """The whole block."""
-        columns = [
-            array("d", packed.column(number)) for packed in (self.medians, self.percentiles)
-            for number in range(len(packed))
-        ]  # fmt: skip
+        kept = (self.medians, self.percentiles) if self.has_percentiles else (self.medians,)
+        columns = [array("d", packed.column(number)) for packed in kept for number in range(len(packed))]
         return TimingBlock(self.configs, self.recordings, columns)
 
 
@@ -89,7 +92,7 @@ class TimingBlock:
         configs: Ids of the candidates.
         recordings: Ids of the recordings, ascending.
         columns: In the order of the recordings: the medians of each candidate in ms, then the 20th percentiles, then the
-            80th; NaN if it failed.
+            80th; NaN if it failed. The medians alone if the percentiles were not kept.
     """
 
     configs: tuple[int, ...]
@@ -97,7 +100,7 @@ class TimingBlock:
     columns: Sequence[array[float]]
 
     def row(self, entry_id: int) -> Mapping[str, Any]:
-        """The block as a row of `timing_blocks`."""
+        """The block as a row of `packed_timings`."""
         width = len(self.configs)
         medians, percentiles = pack_times(self.columns[:width], self.columns[width:])
         return {
@@ -109,15 +112,21 @@ class TimingBlock:
             "recordings": pack_ids(self.recordings),
             "configs": pack_numbers(self.configs),
             "medians": medians,
-            "percentiles": percentiles,
+            "percentiles": percentiles if len(self.columns) > width else b"",
         }
+
+    def medians_of(self, recordings: Collection[int]) -> TimingBlock:
+        """The medians of these recordings, without percentiles."""
+        kept = [place for place, recording in enumerate(self.recordings) if recording in recordings]
+        return TimingBlock(self.configs, self.recordings, self.columns[: len(self.configs)]).picked(kept)
 
     def without(self, recordings: Collection[int]) -> TimingBlock | None:
         """The block without these recordings; None if no other is left."""
         kept = [place for place, recording in enumerate(self.recordings) if recording not in recordings]
-        return self._picked(kept) if kept else None
+        return self.picked(kept) if kept else None
 
-    def _picked(self, places: Sequence[int]) -> TimingBlock:
+    def picked(self, places: Sequence[int]) -> TimingBlock:
+        """The recordings at these positions, in this order."""
         columns = [array("d", map(column.__getitem__, places)) for column in self.columns]
         return TimingBlock(self.configs, [self.recordings[place] for place in places], columns)
 
@@ -130,4 +139,4 @@ def join_blocks(blocks: Sequence[TimingBlock]) -> TimingBlock:
         for whole, part in zip(columns, block.columns, strict=True):
             whole.extend(part)
     order = sorted(range(len(recordings)), key=recordings.__getitem__)
-    return TimingBlock(blocks[0].configs, recordings, columns)._picked(order)
+    return TimingBlock(blocks[0].configs, recordings, columns).picked(order)

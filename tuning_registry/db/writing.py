@@ -112,6 +112,28 @@ class Writing(Reading):
             sa.update(table).where(table.c.state == schema.REFUSED).values(state=schema.PENDING, error=None)
         )
 
+    def delete_run(self, name: str) -> None:
+        """Delete a run, its recordings and their rows, and the entries and audit blocks that nothing refers to.
+
+        Configs, environments, sources and hardware stay: there are few, and overrides refer to configs. What is in blocks has been
+        taken out (`packing.take_out`).
+        """
+        ids = queries.recordings.ids_of_run(name)
+        for table in schema.metadata.sorted_tables:
+            if "recording_id" in table.c:
+                self.connection.execute(sa.delete(table).where(table.c.recording_id.in_(ids)))
+        run = sa.select(schema.recorded_runs.c.id).where(schema.recorded_runs.c.name == name)
+        self.connection.execute(sa.delete(schema.recordings).where(schema.recordings.c.run_id.in_(run)))
+        self.connection.execute(sa.delete(schema.recorded_runs).where(schema.recorded_runs.c.name == name))
+        there = [
+            sa.exists().where(table.c.entry_id == schema.entries.c.id)
+            for table in schema.metadata.sorted_tables if "entry_id" in table.c
+        ]  # fmt: skip
+        self.connection.execute(sa.delete(schema.entries).where(~sa.or_(*there)))
+        blocks = schema.audit_blocks
+        is_used = sa.exists().where(schema.audits.c.block_id == blocks.c.id)
+        self.connection.execute(sa.delete(blocks).where(~is_used))
+
     def insert_override(self, event: Mapping[str, Any], config: str) -> int:
         """Append an override event; its id.
 

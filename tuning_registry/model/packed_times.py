@@ -75,7 +75,7 @@ class PackedColumns:
         values = self._odd_values[self._value_starts[number] : self._value_starts[number + 1]]
         if kind == _PLAIN:
             return values.tolist() if places is None else [values[place] for place in places]
-        exact = map(truediv, self._ticks(number, places), itertools.repeat(_NS))
+        exact = map(truediv, self.ticks(number, places), itertools.repeat(_NS))
         found = array("f", exact).tolist() if kind == _SINGLE else list(exact)
         if values:
             at = self._odd_places[self._place_starts[number] : self._place_starts[number + 1]]
@@ -85,7 +85,7 @@ class PackedColumns:
                     found[index] = odd[place]
         return found
 
-    def _ticks(self, number: int, places: Sequence[int] | None) -> list[int]:
+    def ticks(self, number: int, places: Sequence[int] | None) -> list[int]:
         """The values of one column in whole nanoseconds; those that are stored as they are hold something near."""
         kind, least, _ = self._columns[number]
         if kind == _PLAIN:
@@ -95,7 +95,7 @@ class PackedColumns:
             kept = [kept[place] for place in places]
         if self._guess is None:
             return list(map(least.__add__, kept))
-        near = self._guess._ticks(number % len(self._guess), places)
+        near = self._guess.ticks(number % len(self._guess), places)
         return list(map(add, map(least.__add__, kept), near))
 
 

@@ -1,7 +1,7 @@
 """Real kernels, of the forms in which kernels are written; nothing here launches one."""
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-def, import-untyped, import-not-found, attr-defined"
-# ruff: noqa: ANN001, ANN201 - Triton's own types, or none
+# ruff: noqa: ANN001, ANN201, ANN202, N803 - kernels are as Triton reads them
 # (Triton has no types, or is not installed.)
 
 import functools

@@ -78,12 +78,21 @@ def name_of(autotuner: Any, config: Any) -> str:
     return f"{autotuner.fn.__name__} {sizes} w{config.num_warps}"
 
 
+def _calling(method: Any) -> Any:
+    """A function of a class that passes its autotuner, and one argument more, on to a method of the machine."""
+
+    def function(autotuner: Any, argument: Any, *_: Any, **__: Any) -> Any:
+        return method(autotuner, argument)
+
+    return function
+
+
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Machine]:
-    torch = pytest.importorskip("torch")
+    version = pytest.importorskip("torch").__version__
     triton = pytest.importorskip("triton")
-    if not torch.__version__.startswith("2.13."):
-        pytest.skip(f"drives the internals of torch 2.13, and this is {torch.__version__}")
+    if not version.startswith("2.13."):
+        pytest.skip(f"drives the internals of torch 2.13, and this is {version}")
     if triton.__version__ < "3.3":
         pytest.skip(
             "torch 2.13 does not come with Triton 3.2, whose autotuner needs a GPU as soon as Dynamo derives one"
@@ -95,8 +104,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Machine
     monkeypatch.setattr(torch.utils._triton, "has_triton", lambda *_: True)
     monkeypatch.setattr(torch.utils._triton, "triton_hash_with_backend", lambda: "fake")
     made = Machine(monkeypatch, tmp_path)
-    monkeypatch.setattr(CachingAutotuner, "_precompile_config", lambda self, config: made.precompile(self, config))
-    monkeypatch.setattr(CachingAutotuner, "bench", lambda self, launcher, *_, **__: made.bench(self, launcher))
+    monkeypatch.setattr(CachingAutotuner, "_precompile_config", _calling(made.precompile))
+    monkeypatch.setattr(CachingAutotuner, "bench", _calling(made.bench))
     with torch._inductor.config.patch(cpu_backend="triton", compile_threads=1):
         yield made
     torch._dynamo.reset()

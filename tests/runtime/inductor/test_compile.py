@@ -38,7 +38,8 @@ def kernels(machine: Machine) -> Any:
 
 
 def config(block: int, warps: int) -> dict[str, Any]:
-    return json.loads(config_text({"kwargs": {"BLOCK": block}, "num_warps": warps, "num_stages": 3}))
+    stored: dict[str, Any] = json.loads(config_text({"kwargs": {"BLOCK": block}, "num_warps": warps, "num_stages": 3}))
+    return stored
 
 
 def run(function: Any, size: int = 1000, **options: Any) -> Any:
@@ -131,7 +132,9 @@ def test_the_choice_is_noted_over_a_warm_cache(machine: Machine, kernels: Any, t
 def test_a_changed_table_and_a_removed_one_count_over_a_warm_cache(
     machine: Machine, kernels: Any, tmp_path: Path
 ) -> None:
-    function = lambda x: kernels.call(kernels.add, x)
+    def function(x: Any) -> Any:
+        return kernels.call(kernels.add, x)
+
     pin(tmp_path, {KEY: config(128, 2)})
     run(function)
     machine.new_process()
@@ -286,7 +289,7 @@ def test_what_pruning_drops_is_not_launched(machine: Machine, kernels: Any, tmp_
 def test_a_triton_op_is_seen_through(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     for entry, expected in ((config(128, 2), ALL[2]), (config(64, 4), ALL[1])):
         pin(tmp_path, {KEY: entry})
-        run(lambda x: kernels.op_add(x))
+        run(kernels.op_add)
         assert machine.of(machine.compiled) == [expected]
         assert machine.of(machine.launched) == [expected]
         machine.new_process()

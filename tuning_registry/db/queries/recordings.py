@@ -204,6 +204,25 @@ def ranks_of(run_name: str) -> sa.Select[Any]:
     )
 
 
+def every_recording_of(run_name: str) -> sa.Select[Any]:
+    """Which recordings does a run have, whether they count or not? Columns: id, rank."""
+    return (
+        sa.select(recordings.c.id, recordings.c.rank)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .where(recorded_runs.c.name == run_name)
+    )
+
+
+def ids_of_run(run_name: str) -> sa.Select[Any]:
+    """The ids of the recordings of a run, whether they count or not."""
+    return every_recording_of(run_name).with_only_columns(recordings.c.id)
+
+
+def rows_of_run(table: sa.Table, run_name: str) -> sa.Select[Any]:
+    """How many rows do the recordings of a run have in a table?"""
+    return sa.select(sa.func.count()).select_from(table).where(table.c.recording_id.in_(ids_of_run(run_name)))
+
+
 def of_all_runs() -> sa.Select[Any]:
     """Which runs exist, and what do their current recordings state? One row per recording, newest first."""
     return (

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
-from tuning_registry.db.schema import candidate_set_blocks, candidate_sets, timing_blocks, timings
+from tuning_registry.db.schema import candidate_sets, packed_candidate_sets, packed_timings, timings
+
+_HAS_PERCENTILES: Final = sa.func.length(packed_timings.c.percentiles) > 0
 
 
-def of_entries(entry_ids: Collection[int], config_ids: Collection[int] | None = None) -> sa.Select[Any]:
+def of_entries(entry_ids: Collection[int]) -> sa.Select[Any]:
     """How fast was each config of these entries, for each recording?
 
     Columns: entry, config and recording id, median, 20th and 80th percentile in ms, null if the candidate failed.
     """
-    query = sa.select(timings).where(timings.c.entry_id.in_(list(entry_ids)))
-    if config_ids is not None:
-        query = query.where(timings.c.config_id.in_(list(config_ids)))
-    return query
+    return sa.select(timings).where(timings.c.entry_id.in_(list(entry_ids)))
 
 
 def blocks_on(entry_ids: Collection[int], *columns: str) -> sa.Select[Any]:
@@ -26,14 +25,14 @@ def blocks_on(entry_ids: Collection[int], *columns: str) -> sa.Select[Any]:
 
     Args:
         entry_ids: The entries.
-        columns: `medians`, or also `percentiles`.
+        columns: `medians`, or also `percentiles`; or `has_percentiles`.
     """
-    return _block_columns(*columns).where(timing_blocks.c.entry_id.in_(list(entry_ids)))
+    return _block_columns(*columns).where(packed_timings.c.entry_id.in_(list(entry_ids)))
 
 
 def blocks_of(recording_id: int, entry_ids: Collection[int], *columns: str) -> sa.Select[Any]:
     """Which of the blocks on these entries may hold timings of a recording? Columns as in `blocks_on`."""
-    block = timing_blocks.c
+    block = packed_timings.c
     return blocks_on(entry_ids, *columns).where(
         block.first_recording <= recording_id, block.last_recording >= recording_id
     )
@@ -41,23 +40,23 @@ def blocks_of(recording_id: int, entry_ids: Collection[int], *columns: str) -> s
 
 def blocks_between(first: int, last: int, *columns: str) -> sa.Select[Any]:
     """Which blocks may hold timings of recordings with ids in this range? Columns as in `blocks_on`."""
-    block = timing_blocks.c
+    block = packed_timings.c
     return _block_columns(*columns).where(block.first_recording <= last, block.last_recording >= first)
 
 
 def _block_columns(*columns: str) -> sa.Select[Any]:
     names = ("entry_id", "first_recording", "recording_count", "recordings", "configs", *columns)
-    return sa.select(*(timing_blocks.c[name] for name in names))
+    return sa.select(*(_HAS_PERCENTILES if name == "has_percentiles" else packed_timings.c[name] for name in names))
 
 
 def small_blocks(entry_ids: Collection[int], below: int) -> sa.Select[Any]:
     """Which blocks on these entries have fewer recordings than this?
 
-    Columns: entry_id, configs, first_recording, recording_count.
+    Columns: first_recording, recording_count, configs, and whether the block has percentiles.
     """
-    block = timing_blocks.c
+    block = packed_timings.c
     return (
-        sa.select(block.entry_id, block.configs, block.first_recording, block.recording_count)
+        sa.select(block.first_recording, block.recording_count, block.configs, _HAS_PERCENTILES)
         .where(block.entry_id.in_(list(entry_ids)), block.recording_count < below)
         .order_by(block.entry_id, block.first_recording)
     )
@@ -65,7 +64,7 @@ def small_blocks(entry_ids: Collection[int], below: int) -> sa.Select[Any]:
 
 def block(entry_id: int, first_recording: int) -> sa.Select[Any]:
     """One block. Columns as in `blocks_on`."""
-    return blocks_on([entry_id], "medians", "percentiles").where(timing_blocks.c.first_recording == first_recording)
+    return blocks_on([entry_id], "medians", "percentiles").where(packed_timings.c.first_recording == first_recording)
 
 
 def rows_on(entry_id: int) -> sa.Select[Any]:
@@ -84,9 +83,9 @@ def set_rows_on(entry_id: int) -> sa.Select[Any]:
 
 
 def row_numbers(table: sa.Table, least: int) -> sa.Select[Any]:
-    """Which entries have at least so many rows in `timings` or `candidate_sets`? Columns: entry_id, number."""
-    number = sa.func.count()
-    return sa.select(table.c.entry_id, number).group_by(table.c.entry_id).having(number >= least)
+    """Which entries have rows of at least so many recordings in a table? Columns: entry_id, number of rows."""
+    recordings = sa.func.count(sa.distinct(table.c.recording_id))
+    return sa.select(table.c.entry_id, sa.func.count()).group_by(table.c.entry_id).having(recordings >= least)
 
 
 def set_blocks_on(entry_ids: Collection[int] | None) -> sa.Select[Any]:
@@ -94,26 +93,31 @@ def set_blocks_on(entry_ids: Collection[int] | None) -> sa.Select[Any]:
 
     Columns: entry_id, fingerprint, first_recording, recording_count, recordings.
     """
-    block = candidate_set_blocks.c
+    block = packed_candidate_sets.c
     query = sa.select(block.entry_id, block.fingerprint, block.first_recording, block.recording_count, block.recordings)
     return query if entry_ids is None else query.where(block.entry_id.in_(list(entry_ids)))
 
 
 def set_blocks_of(recording_id: int, entry_ids: Collection[int]) -> sa.Select[Any]:
     """Which blocks may hold a candidate set that a recording chose from on these entries? Columns as in `set_blocks_on`."""
-    block = candidate_set_blocks.c
+    block = packed_candidate_sets.c
     return set_blocks_on(entry_ids).where(block.first_recording <= recording_id, block.last_recording >= recording_id)
 
 
 def set_blocks_between(first: int, last: int) -> sa.Select[Any]:
     """Which blocks may hold a candidate set of recordings with ids in this range? Columns as in `set_blocks_on`."""
-    block = candidate_set_blocks.c
+    block = packed_candidate_sets.c
     return set_blocks_on(None).where(block.first_recording <= last, block.last_recording >= first)
 
 
 def configs_in_blocks(entry_ids: sa.Select[Any]) -> sa.Select[Any]:
     """Which configs do the blocks on these entries hold, packed?"""
-    return sa.select(timing_blocks.c.configs).where(timing_blocks.c.entry_id.in_(entry_ids)).distinct()
+    return sa.select(packed_timings.c.configs).where(packed_timings.c.entry_id.in_(entry_ids)).distinct()
+
+
+def packed_number() -> sa.Select[Any]:
+    """How many timings are in blocks, whether they count or not? Null if there are no blocks."""
+    return sa.select(sa.cast(sa.func.sum(packed_timings.c.timing_count), sa.BigInteger))
 
 
 def who_timed(entry_ids: Collection[int]) -> sa.Select[Any]:

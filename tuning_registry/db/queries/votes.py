@@ -192,8 +192,8 @@ def voters_by_kernel(selection: Selection) -> sa.Select[Any]:
 def who_voted(selection: Selection, entry_ids: Iterable[int]) -> sa.Select[Any]:
     """Which recordings chose which config of these entries, whether they count or not?
 
-    Of the selection, only whether curated choices count as votes is used. Columns: entry_id, config_id, recording ids as one text, since there may be millions. They are grouped as the table
-    is sorted, so that no database sorts.
+    Of the selection, only whether curated choices count as votes is used. Columns: entry_id, config_id, recording ids
+    as one text, since there may be millions. They are grouped as the table is sorted, so that no database sorts.
     """
     cast = ballots(selection)
     choice = (cast.c.entry_id, cast.c.config_id)

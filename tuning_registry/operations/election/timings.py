@@ -39,6 +39,10 @@ class Sample:
     used: int
     total: int
 
+    def to_dict(self) -> dict[str, int]:
+        """The numbers as JSON and tables state them."""
+        return {"sampled_recordings": self.used, "timed_recordings": self.total}
+
     def __str__(self) -> str:
         """One readable line."""
         return (
@@ -63,15 +67,16 @@ class Timings:
         self._selection = selection
         self._places: dict[object, Sequence[int]] = {}
         self.sample: Sample | None = None
+        self.compacted = False  # whether times without percentiles have been read
 
-    def measured(self, counts: Mapping[int, AbstractSet[int]], config_ids: Collection[int] | None = None) -> Measured:
+    def measured(self, counts: Mapping[int, AbstractSet[int]], *, percentiles: bool = True) -> Measured:
         """The times of each config.
 
         Args:
             counts: Ids of entries, which are spellings of one shape, with the recordings that count.
-            config_ids: Read only these configs; by default all that were timed.
+            percentiles: Whether the percentiles are needed; they may be NaN otherwise.
         """
-        return self._read(counts, config_ids)[0]
+        return self._read(counts, percentiles=percentiles)[0]
 
     def measured_with(
         self, counts: Mapping[int, AbstractSet[int]], groups: Sequence[Sequence[int]]
@@ -87,7 +92,7 @@ class Timings:
             return found, found, None
         drawn = self._drawn
         also = {one for group in groups for one in heapq.nsmallest(MOST_OF_GROUP, group, key=drawn.__getitem__)}
-        more, limit = self._read(counts, None, also)
+        more, limit = self._read(counts, also)
         if limit is None:
             return more, more, None
         found = {
@@ -99,18 +104,17 @@ class Timings:
     def _read(
         self,
         counts: Mapping[int, AbstractSet[int]],
-        config_ids: Collection[int] | None,
         also: AbstractSet[int] = _NOBODY,
+        *,
+        percentiles: bool = True,
     ) -> tuple[Measured, float | None]:
         """The times, with those of the recordings `also`; and what recordings in the sample draw less than."""
         found: Measured = {}
-        for entry, config, recording, median, p20, p80 in self._reading.bulk(
-            queries.timings.of_entries(counts, config_ids)
-        ):
+        for entry, config, recording, median, p20, p80 in self._reading.bulk(queries.timings.of_entries(counts)):
             if recording in counts[entry]:
                 times = None if median is None or p20 is None or p80 is None else (median, p20, p80)
                 found.setdefault(config, {})[recording] = times
-        blocks = self._blocks(counts, "medians", "percentiles")
+        blocks = self._blocks(counts, "medians", *(["percentiles"] if percentiles else []))
         limit = self._limit(found, blocks, counts)
         if limit is not None:
             drawn = self._drawn
@@ -122,10 +126,9 @@ class Timings:
             places = self._places_in(block, counts[block.entry_id], limit, also)
             recordings = [block.recordings[place] for place in places]
             every = None if len(places) == len(block.recordings) else places
+            self.compacted |= percentiles and bool(places) and not block.has_percentiles
             for number, config in enumerate(block.configs if places else ()):
-                if config_ids is None or config in config_ids:
-                    times_of = block.times(number, every)
-                    found.setdefault(config, {}).update(zip(recordings, times_of, strict=True))
+                found.setdefault(config, {}).update(zip(recordings, block.times(number, every), strict=True))
         return found, limit
 
     def medians(self, counts: Mapping[int, AbstractSet[int]]) -> dict[int, list[float | None]]:
@@ -251,8 +254,9 @@ class Timings:
     def _drawn(self) -> dict[int, float]:
         """For each recording that counts, a number from 0 to 1 that depends on its run and rank."""
         rows = self._reading.bulk(queries.recordings.whose_recordings(self._selection))
-        return {identity: _draw(f"{run}\0{rank}") for run, rank, identity, _ in rows}
+        return {identity: draw(run, rank) for run, rank, identity, _ in rows}
 
 
-def _draw(text: str) -> float:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / _DRAWN
+def draw(run: str, rank: int) -> float:
+    """A number from 0 to 1 that decides which samples a rank's recording is in."""
+    return int.from_bytes(hashlib.sha256(f"{run}\0{rank}".encode()).digest()[:8], "big") / _DRAWN

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -36,6 +37,23 @@ def by_environment(items: Sequence[T], environments: Sequence[int | None]) -> di
         one: [item for item, its in zip(items, environments, strict=True) if its == one]
         for one in found if one is not None
     }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The timings of one shape, by canonical text.
+
+    Attributes:
+        times: Those of all recordings that count, or of a sample.
+        more: The same object, or with further recordings if it is a sample.
+        sample: The sample.
+        compacted: Whether some times have no percentiles, since a run was compacted.
+    """
+
+    times: ByConfig
+    more: ByConfig
+    sample: Sample | None
+    compacted: bool
 
 
 class VotesByShape:
@@ -121,23 +139,23 @@ class VotesByShape:
             for entry in self.spellings.get(shape[:3], [])
         }
 
-    def timings(self, shape: Shape, config_ids: Collection[int] | None = None) -> Measured:
-        """The timings of one shape, by config id; those of a sample if very many recordings timed it (`timed.sample`).
+    def was_timed(self, shape: Shape) -> bool:
+        """Whether any recording that counts has timed a shape."""
+        return bool(self.timed.numbers(self._counts(shape)))
+
+    def timings_by_config(self, shape: Shape, *, percentiles: bool = True) -> ByConfig:
+        """The timings of one shape, by canonical text: `{text: {recording id: (median, p20, p80) in ms}}`.
+
+        If very many recordings have timed the shape, those of a sample (`timed.sample`).
 
         Args:
             shape: The shape.
-            config_ids: Read only these configs; by default all that were timed.
+            percentiles: Whether the percentiles are needed; they may be NaN otherwise.
         """
-        return self.timed.measured(self._counts(shape), config_ids)
+        return self._by_text(self.timed.measured(self._counts(shape), percentiles=percentiles))
 
-    def timings_by_config(self, shape: Shape) -> ByConfig:
-        """The timings of one shape, by canonical text: `{text: {recording id: (median, p20, p80) in ms}}`."""
-        return self._by_text(self.timings(shape))
-
-    def timings_with(self, shape: Shape, groups: Sequence[Sequence[int]]) -> tuple[ByConfig, ByConfig, Sample | None]:
-        """The timings of one shape by canonical text, the same with those of some recordings, and the sample.
-
-        The first two are the same object unless so many recordings timed the shape that a sample is read.
+    def timings_with(self, shape: Shape, groups: Sequence[Sequence[int]]) -> Timed:
+        """The timings of one shape, and the same with those of further recordings.
 
         Args:
             shape: The shape.
@@ -145,7 +163,7 @@ class VotesByShape:
         """
         measured, more, sample = self.timed.measured_with(self._counts(shape), groups)
         times = self._by_text(measured)
-        return times, times if more is measured else self._by_text(more), sample
+        return Timed(times, times if more is measured else self._by_text(more), sample, self.timed.compacted)
 
     def _by_text(self, measured: Measured) -> ByConfig:
         texts = self.config_texts(list(measured))

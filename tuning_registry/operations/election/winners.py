@@ -143,7 +143,7 @@ def _elect_one(
         return _with_winner(entry, pin.config, allowed, PINNED), True
     held = None if same_bits is None else same_bits.config_of(entry)
     if same_bits is not None and held is not None and held not in banned:
-        times = votes.timings_by_config(entry.shape)
+        times = votes.timings_by_config(entry.shape, percentiles=False)
         same = same_bits.allowed(entry, held, votes)
         config = elect(policy, times, {one for one in times if one in banned or one not in same}, in_shares=in_shares)
         same_bits.kept += config in {None, held} and elect(policy, times, banned, in_shares=in_shares) not in {
@@ -176,7 +176,7 @@ def _by_time(
     if policy is Policy.FASTEST:
         return fastest(votes.medians(entry.shape), banned)
     if policy is Policy.MINIMAX:
-        return elect(policy, votes.timings_by_config(entry.shape), banned, in_shares=in_shares)
+        return elect(policy, votes.timings_by_config(entry.shape, percentiles=False), banned, in_shares=in_shares)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -18,7 +19,7 @@ from tuning_registry.db.reading import Reading, Row, in_chunks
 from tuning_registry.db.timing_blocks import StoredBlock
 from tuning_registry.model.canonical import text_digest
 from tuning_registry.model.packed_times import unpack_ids
-from tuning_registry.model.records import TWO_SOURCES, unpack_times
+from tuning_registry.model.records import TWO_SOURCES, Times, unpack_times
 
 
 class StoredState:
@@ -117,14 +118,14 @@ class StoredState:
         rows = [*self._rows(queries.contents.timings_held, stated), *self._rows_in_blocks(entries)]
         numbers = {identity: number for number, identity in self._config_ids.items()}
         found = {
-            (self._numbers[row["entry_id"]], numbers[row["config_id"]]): (
+            (self._numbers[row["entry_id"]], numbers.get(row["config_id"])): (
                 row["median_ms"],
                 row["p20_ms"],
                 row["p80_ms"],
             )
             for row in rows
         }
-        return found == {place: times or (None,) * 3 for place, times in stated.items()}
+        return found.keys() == stated.keys() and all(_are_same(found[place], times) for place, times in stated.items())
 
     def _timed_in_blocks(self, firsts: Iterable[tuple[int, int]]) -> AbstractSet[int]:
         """Entries of those pairs, of entry and config, whose timings by the recording are in a block."""
@@ -219,6 +220,14 @@ class StoredState:
         ids = [self._entry_ids[entry] for entry in entries if entry in self._entry_ids]
         build = functools.partial(queries.contents.votes_on, self._old["id"])
         return {self._numbers[row["entry_id"]] for row in self._transaction.chunked(build, ids)}
+
+
+def _are_same(stored: tuple[float | None, float | None, float | None], times: Times | None) -> bool:
+    """Whether stored times are those of a file; percentiles that a compaction dropped are NaN and may be any."""
+    median, p20, _ = stored
+    return stored == (times or (None,) * 3) or (
+        times is not None and median == times[0] and p20 is not None and math.isnan(p20)
+    )
 
 
 def _facts_grew(old: Row, record: Pending) -> bool:

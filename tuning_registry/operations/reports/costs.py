@@ -13,7 +13,7 @@ from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import ConfigVotes, EntryVotes, split_entries
 from tuning_registry.operations.election.timings import Sample
-from tuning_registry.operations.election.votes_by_shape import VotesByShape
+from tuning_registry.operations.election.votes_by_shape import Timed, VotesByShape
 from tuning_registry.rules.evidence import ByConfig, Gap, Slowdown, compare, slowdown_of_dissenters, slowdown_of_fleet
 
 CONFLICT: Final = "conflict"
@@ -34,6 +34,7 @@ class DisagreementCost(Result):
         fastest: Canonical text of that config; None likewise.
         failed: How many ranks that chose otherwise saw the winner fail.
         sample: Which part of the timings the figures rest on; None if on all.
+        compacted: Whether the noise figures rest on a part of the ranks, since a run was compacted.
     """
 
     entry: EntryVotes
@@ -43,6 +44,13 @@ class DisagreementCost(Result):
     fastest: str | None
     failed: int
     sample: Sample | None = None
+    compacted: bool = False
+
+    @property
+    def approximations(self) -> list[str]:
+        """What the figures rest on, in words, if it is a part of the timings."""
+        noise = "noise figures rest on the ranks whose percentiles were kept, since a run was compacted (registry runs compact)"
+        return [*([str(self.sample)] if self.sample else []), *([noise] if self.compacted else [])]
 
     @property
     def verdict(self) -> str:
@@ -68,7 +76,8 @@ class DisagreementCost(Result):
             **_slowdown_fields("winner_slower_than_fastest", self.fleet),
             "fastest_config": None if self.fastest is None else load_config(self.fastest),
             "winner_failed_on_dissenters": self.failed,
-            **({"sampled_recordings": self.sample.used, "timed_recordings": self.sample.total} if self.sample else {}),
+            **(self.sample.to_dict() if self.sample else {}),
+            **({"noise_of_compacted_run": True} if self.compacted else {}),
         }
 
     def __str__(self) -> str:
@@ -105,7 +114,7 @@ def find_costs(store: Store, selection: Selection) -> tuple[list[DisagreementCos
     with store.reading() as reading:
         votes = VotesByShape(reading, selection)
         entries, total = split_entries(votes)
-        costed = [cost_of(entry, *times_of(entry, votes)) for entry in entries]
+        costed = [cost_of(entry, timed_of(entry, votes)) for entry in entries]
     return sorted(costed, key=most_costly_first), total
 
 
@@ -114,21 +123,20 @@ def most_costly_first(found: DisagreementCost) -> tuple[bool, float]:
     return (not found.failed, -found.dissenters.percent if found.dissenters else math.inf)
 
 
-def times_of(entry: EntryVotes, votes: VotesByShape) -> tuple[ByConfig, ByConfig, Sample | None]:
-    """What `cost_of` takes: the timings of an entry, those of the ranks that did not choose the winner, and the sample."""
+def timed_of(entry: EntryVotes, votes: VotesByShape) -> Timed:
+    """The timings of an entry, and those of the ranks that did not choose the winner."""
     return votes.timings_with(entry.shape, [choice.recordings for choice in entry.choices[1:]])
 
 
-def cost_of(entry: EntryVotes, times: ByConfig, own: ByConfig, sample: Sample | None = None) -> DisagreementCost:
+def cost_of(entry: EntryVotes, timed: Timed) -> DisagreementCost:
     """What an entry's disagreement costs.
 
     Args:
         entry: The entry with the recordings behind each choice, the winner first.
-        times: Its timings.
-        own: The same with further timings of ranks that chose otherwise, if `times` has those of a sample.
-        sample: The sample.
+        timed: Its timings (`timed_of`).
     """
     winner, *others = entry.choices
+    times, own = timed.times, timed.more
     mine = own.get(winner.config, {})
     chosen = {recording: own.get(other.config, {}) for other in others for recording in other.recordings}
     fleet = slowdown_of_fleet(winner.config, times)
@@ -139,7 +147,8 @@ def cost_of(entry: EntryVotes, times: ByConfig, own: ByConfig, sample: Sample | 
         fleet=None if fleet is None else fleet[1],
         fastest=None if fleet is None else fleet[0],
         failed=sum(recording in mine and mine[recording] is None for recording in chosen),
-        sample=sample,
+        sample=timed.sample,
+        compacted=timed.compacted,
     )
 
 

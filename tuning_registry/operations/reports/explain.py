@@ -80,6 +80,7 @@ def _explain(reading: Reading, selection: Selection, key: str | None, policy: st
         nearest=[] if is_decided else _nearest(every, str(key)),
         any_key=None if is_decided else explainer.any_key(),
         predicted=() if is_decided else tuple(predict_launches(election, str(key))),
+        sample=election.votes.timed.sample,
     )
 
 
@@ -153,7 +154,7 @@ class _Explainer:
                 )
                 for triton, package, version, device in sorted(groups)
             ]
-            timed = [entry for entry in silent if self._votes.timings(entry.shape)]
+            timed = [entry for entry in silent if self._votes.was_timed(entry.shape)]
             if not timed and (kernel, key) in self._observed:  # observations belong to no version group
                 timed = [EntryVotes(arch=arch, kernel=kernel, key=spelt)] if silent else []
             found += timed

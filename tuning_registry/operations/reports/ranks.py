@@ -214,7 +214,7 @@ def _count_votes(
     """Each recording's votes on one key, and those that are not for the winner of its version group."""
     for entry in entry_ids:
         elected: dict[int, int | None] = {}
-        for _, config, text in votes.reading.bulk(queries.votes.who_voted([entry])):
+        for _, config, text in votes.reading.bulk(queries.votes.who_voted(votes.selection, [entry])):
             ids = list(map(int, text.split(",")))
             for environment, voters in by_environment(ids, list(map(votes.environments.get, ids))).items():
                 if environment not in elected:

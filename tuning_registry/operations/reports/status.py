@@ -9,6 +9,7 @@ from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.db.schema import HEAD, observations, timings
 from tuning_registry.db.store import Store
+from tuning_registry.db.timing_blocks import StoredBlock
 from tuning_registry.db.url import shown_url
 from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import MISSING, Selection
@@ -60,6 +61,14 @@ def _curated_sources(reading: Reading) -> dict[str, int]:
     return counts
 
 
+def _packed_timings(reading: Reading) -> int:
+    """How many timings of recordings that count are in blocks?"""
+    left_out = set(reading.scalars(queries.tables.not_counting()))
+    blocks = map(StoredBlock, reading.bulk(queries.timings.blocks_between(0, max(left_out, default=0))))
+    fewer = sum(len(one.configs) * len(left_out.intersection(one.recordings)) for one in blocks)
+    return (reading.scalars(queries.timings.packed_number())[0] or 0) - fewer
+
+
 def describe_status(store: Store) -> dict[str, Any]:
     """Database, revisions, row counts, architectures and versions; only the revisions if there is no registry."""
     status: dict[str, Any] = {"database": shown_url(store.url), "revision": store.revision(), "required_revision": HEAD}
@@ -70,6 +79,7 @@ def describe_status(store: Store) -> dict[str, Any]:
         current = {
             table.name: reading.scalars(queries.tables.counting_rows(table))[0] for table in (timings, observations)
         }
+        current[timings.name] += _packed_timings(reading)
         status["engine"] = reading.engine_name()
         sources = _curated_sources(reading)
         mixed = find_mixed_code(reading, Selection())

@@ -195,6 +195,7 @@ def export_table(
         other_kinds=left_out.other_kinds,
         other_devices=left_out.other_devices,
         devices=dict(Counter(map(_device, used)).most_common()),
+        sample=election.votes.timed.sample,
     )
 
 
@@ -277,6 +278,8 @@ def _payload(
         extra["ties_by_time"] = _count(kept, lambda entry: entry.decided_by == TIE_BY_TIME)
     if evidence:
         extra["evidence"] = evidence.document
+    if election.votes.timed.sample is not None:
+        extra |= election.votes.timed.sample.to_dict()
     if saving is not None:
         extra["generalized"] = {
             "percent": saving.percent,

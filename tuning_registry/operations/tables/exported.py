@@ -10,6 +10,7 @@ from tuning_registry.errors import printable
 from tuning_registry.formats.compile_file import CompileData
 from tuning_registry.model.results import Result
 from tuning_registry.operations.election.generalizing import Saving
+from tuning_registry.operations.election.timings import Sample
 from tuning_registry.operations.tables.evidence import Evidence
 from tuning_registry.wording import count_of
 
@@ -47,6 +48,7 @@ class Export(Result):
         compile_data: What the table's kernels need to be compiled before they are launched; false if nothing is known, or
             if it was not asked for.
         devices: Recordings by device, largest share first.
+        sample: Which part of the timings the table rests on; None if on all, or if it needed none.
     """
 
     data: bytes
@@ -73,6 +75,7 @@ class Export(Result):
     evidence: Evidence
     compile_data: CompileData
     devices: Mapping[str, int]
+    sample: Sample | None = None
 
     @property
     def digest(self) -> str:
@@ -116,6 +119,7 @@ class Export(Result):
             "evidence": {"keys": self.evidence.keys, "bytes": self.evidence.size},
             "compile_data": {"entries": self.compile_data.keys, "kernels": len(self.compile_data.kernels)},
             "devices": dict(self.devices),
+            **(self.sample.to_dict() if self.sample else {}),
         }
 
     def __str__(self) -> str:

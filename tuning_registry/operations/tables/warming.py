@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tuning_registry.compiler import CACHED, COMPILED, FAILED, IMPORTED, Compiler
-from tuning_registry.cores import usable_cores
+from tuning_registry.cores import core_quota, usable_cores
 from tuning_registry.errors import FileError, TableError, UsageError, printable
 from tuning_registry.formats.compile_file import SUFFIX, CompileData, CompiledKernel, compile_file_of, read_compile_file
 from tuning_registry.formats.loader import installed_triton
@@ -103,7 +103,7 @@ def warm_tables(
     total = sum(len(data.kernels) for data in tables)
     warming = Warming()
     for data in tables:
-        _warm(data, warming, jobs or usable_cores(), lambda done: step(done, total))
+        _warm(data, warming, jobs or usable_cores(core_quota()), lambda done: step(done, total))
     return warming
 
 

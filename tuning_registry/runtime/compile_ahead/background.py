@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tuning_registry.compiler import CACHED, COMPILED, FAILED, Compiler
-from tuning_registry.cores import usable_cores
+from tuning_registry.cores import core_quota, usable_cores
 from tuning_registry.errors import RegistryError
 from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of, read_compile_file
 from tuning_registry.formats.loader import installed_triton
@@ -146,8 +146,14 @@ class CompileAhead:
 
 
 def workers_beside(local_size: int) -> int:
-    """The number of processes for this rank's share of the cores, which leave one core to each rank; 0 if none is left."""
-    spare = usable_cores() - local_size
+    """The number of processes for this rank's share of the cores, which leave one core to each rank; 0 if none is left.
+
+    Time that they use counts against the quota of a container, whatever their priority: there they take half.
+    """
+    quota = core_quota()
+    spare = usable_cores(quota) - local_size
+    if quota is not None:
+        spare //= 2
     return min(max(spare // local_size, 1), _MOST_WORKERS) if spare > 0 else 0
 
 

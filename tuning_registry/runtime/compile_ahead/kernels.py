@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 from tuning_registry.model.specializations import Specialization
+from tuning_registry.runtime.compile_ahead.absent_gpu import describe_to_torch, device_properties
 
 _ERROR_LENGTH: Final = 300
 
@@ -29,11 +31,13 @@ class LaunchlessDriver:
     For everything else that a module may ask when it is imported, it is the machine's own driver, if there is one.
 
     Args:
-        targets: Targets as Triton states them; each is a device.
+        targets: Backend, architecture and warp size; each is a device.
     """
 
-    def __init__(self, targets: list[Any]) -> None:
-        self._targets = targets
+    def __init__(self, targets: list[tuple[str, int | str, int]]) -> None:
+        self._described = targets
+        gpu_target = import_module("triton.backends.compiler").GPUTarget
+        self._targets = [gpu_target(*target) for target in targets]
         self._current = 0
         self._own: Any = None
 
@@ -60,8 +64,14 @@ class LaunchlessDriver:
 
     def __getattr__(self, name: str) -> Any:
         """What the machine's own driver has; raises RuntimeError without one, as Triton does."""
-        if self._own is None:
-            self._own = import_module("triton.runtime.driver")._create_driver()  # noqa: SLF001 - there is no other way
+        try:
+            if self._own is None:
+                self._own = import_module("triton.runtime.driver")._create_driver()  # noqa: SLF001 - no other way
+        except RuntimeError:
+            if name != "utils":
+                raise
+            target = self._described[self._current]
+            return SimpleNamespace(get_device_properties=lambda *_: device_properties(target))
         return getattr(self._own, name)
 
 
@@ -73,9 +83,9 @@ class Compilation:
     """
 
     def __init__(self, kernels: list[Specialization]) -> None:
-        gpu_target = import_module("triton.backends.compiler").GPUTarget
         self._targets = list(dict.fromkeys(kernel.target for kernel in kernels))
-        self._driver = LaunchlessDriver([gpu_target(*target) for target in self._targets])
+        self._driver = LaunchlessDriver(self._targets)
+        describe_to_torch(kernels)
         import_module("triton.runtime").driver.set_active(self._driver)
         self._has_compiled = False
         source: Any = import_module("triton.compiler.compiler").ASTSource

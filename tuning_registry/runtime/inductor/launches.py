@@ -7,9 +7,18 @@ from typing import Any, Final
 
 from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.model.canonical import dump_json, live_config_text, text_digest
+from tuning_registry.model.names import bare_name
 from tuning_registry.runtime.choices import Choice
-from tuning_registry.runtime.guard import guarded, warn_once
+from tuning_registry.runtime.guard import warn_once
 from tuning_registry.runtime.inductor.definition import Definition, define
+from tuning_registry.runtime.inductor.generated import (
+    OWN,
+    code_key,
+    code_name,
+    function_name,
+    launch_arguments,
+    may_have_kernels,
+)
 from tuning_registry.runtime.inductor.notes import VERSION, CompiledCall, CompiledKernel, Note, decision_of
 from tuning_registry.runtime.inductor.seams import Plan, Seam
 from tuning_registry.runtime.job.devices import loaded_torch
@@ -19,7 +28,6 @@ from tuning_registry.runtime.session import Session
 from tuning_registry.runtime.triton import coverage, watch
 from tuning_registry.runtime.triton.keys import kernel_name, source_hash
 
-OWN: Final = "torch._inductor"  # the module that Inductor's own kernels and templates go by
 _LONGEST: Final = 200  # of a key that describes inputs; longer ones are shown by their digest
 # The fields of a policy that decide what a pinned launch gets.
 _DECIDING: Final = frozenset({"block_sizes", "chaos", "config_invariant", "module_names", "modules", "on_miss"})
@@ -56,7 +64,7 @@ class CompiledLaunches:
         Raises:
             LaunchError: A stated table cannot be used.
         """
-        if not self._leaves_notes or not _may_have_kernels(details):
+        if not self._leaves_notes or not may_have_kernels(details):
             return ""
         parts: dict[str, object] = {"version": VERSION, "mode": self._policy.mode}
         if self._session.pins:
@@ -109,29 +117,36 @@ class CompiledLaunches:
         if note.is_dynamic:
             session.coverage.gap(name, "", coverage.DYNAMIC)
         if note.decisions and session.pins:
-            self._launch_decided(autotuner, kernel, note.key_of())
+            self._launch_decided(autotuner, kernel, note.key_of(), was_cached)
         elif len(autotuner.launchers) == 1 and len(note.configs) > 1:
-            winner = kernel.find(autotuner.launchers[0].config)
-            self._tuned(kernel, note.key_of(), winner, {}, watch.ECHO if was_cached else watch.SINGLE)
+            self._note_untimed(autotuner, kernel, note.key_of(), was_cached)
 
-    def _launch_decided(self, autotuner: Any, kernel: CompiledKernel, key: str | None) -> None:
+    def _note_untimed(self, autotuner: Any, kernel: CompiledKernel, key: str | None, was_cached: bool) -> None:
+        """Note the only candidate that is left: Inductor has cached its choice, or the others do not compile."""
+        winner = kernel.find(autotuner.launchers[0].config)
+        self._tuned(kernel, key, winner, {}, watch.ECHO if was_cached else watch.SINGLE)
+
+    def _launch_decided(self, autotuner: Any, kernel: CompiledKernel, key: str | None, was_cached: bool) -> None:
         """Leave only the launcher of what was decided, and note it."""
         session, call = self._session, CompiledCall(kernel, key)
         decisions = [decision_of(stated, kernel.candidates) for stated in kernel.note.decisions]
         for place, decision in enumerate(decisions):
-            if decision.candidate is None:  # left to Inductor: its timing is noted later, or its cached choice now
+            candidate = decision.candidate
+            if decision.source == "timed":  # left to Inductor: its timing is noted later, or its cached choice now
                 session.note_compiled(call, key, decision)
                 if len(autotuner.launchers) == 1:
-                    self._tuned(kernel, key, kernel.find(autotuner.launchers[0].config), {}, watch.ECHO)
+                    self._note_untimed(autotuner, kernel, key, was_cached)
                 return
-            if self._keep(autotuner, kernel, decision.candidate):
+            if candidate is None:  # it has no text; the generated code has no other candidate that was decided on
+                session.coverage.reach(call.kernel, coverage.PINNED, kernel.note.count)
+                return
+            if self._keep(autotuner, kernel, candidate):
                 session.note_compiled(call, key, decision)
                 if place:
-                    warn_once(("failed", call.kernel, key), "%s, key %s: %s did not compile under torch.compile, or does "
-                              "not fit the device; launching %s instead. Record this key and export it.", call.kernel,
-                              key or "(none)", decisions[0].candidate.text, decision.candidate.text)  # fmt: skip
+                    warn_once(("failed", call.kernel, key), "%s, key %s: the config that was chosen first did not compile under "
+                              "torch.compile, or does not fit the device; launching %s instead. Record this key and export it.",
+                              call.kernel, key or "(none)", candidate.text)  # fmt: skip
                 return
-        self._warn_unpinned(call.kernel, "none of the compiled candidates was decided on")
 
     def choose(self, autotuner: Any, args: tuple[Any, ...]) -> bool:
         """Choose for a kernel whose key was not known before its first launch; False leaves it to Inductor.
@@ -143,13 +158,13 @@ class CompiledLaunches:
             return False
         note = Note.of(autotuner)
         if note is None:
-            if getattr(autotuner, "custom_kernel", False) and self._policy.in_scope(_code_name(autotuner)):
-                self._warn_unpinned(_code_name(autotuner), "its code has no note of tuning_registry")
+            if getattr(autotuner, "custom_kernel", False):
+                self._warn_unpinned(function_name(autotuner))
             return False
         kernel = CompiledKernel(note)
         if note.decisions or not self._policy.in_scope(kernel_name(kernel)):
             return False
-        key = note.key_of(_arguments(autotuner, args))
+        key = note.key_of(launch_arguments(autotuner, args))
         call = CompiledCall(kernel, key)
         for decision in self._session.decide_compiled(call, kernel.candidates):
             if decision.candidate is not None and self._keep(autotuner, kernel, decision.candidate):
@@ -170,12 +185,12 @@ class CompiledLaunches:
                 measured[candidate] = min(time_ms, measured[candidate])
         best = kernel.find(min(timings, key=lambda launcher: timings[launcher]).config)
         if best is not None and not note.is_fused:
-            self._tuned(kernel, note.key_of(_arguments(autotuner, args)), best, measured, watch.TIMED)
+            self._tuned(kernel, note.key_of(launch_arguments(autotuner, args)), best, measured, watch.TIMED)
 
     def chosen(self, autotuner: Any, launcher: Any) -> None:
         """Note Inductor's choice for one of its own kernels."""
         if Note.of(autotuner) is None:
-            self._note_own(_code_name(autotuner), _code_key(autotuner), live_config_text(launcher.config), watch.TIMED)
+            self._note_own(code_name(autotuner), code_key(autotuner), live_config_text(launcher.config), watch.TIMED)
 
     def selected(self, operation: str, inputs: str, timings: Mapping[Any, float], *, was_cached: bool) -> None:
         """Note Inductor's choice between templates and library functions for an operation."""
@@ -216,11 +231,11 @@ class CompiledLaunches:
         self._session.tuned(tuning)
 
     def _loaded_without_note(self, autotuner: Any, was_cached: bool) -> None:
-        if was_cached or len(autotuner.launchers) > 1:
-            self._session.coverage.cover(_function_name(autotuner))
+        if not self._leaves_notes and (was_cached or len(autotuner.launchers) > 1):
+            self._session.coverage.cover(function_name(autotuner))
         if was_cached and len(autotuner.launchers) == 1:
             text = live_config_text(autotuner.launchers[0].config)
-            self._note_own(_code_name(autotuner), _code_key(autotuner), text, watch.ECHO)
+            self._note_own(code_name(autotuner), code_key(autotuner), text, watch.ECHO)
 
     def _note_own(self, name: str, key: str, text: str | None, source: str) -> None:
         session = self._session
@@ -229,9 +244,12 @@ class CompiledLaunches:
         session.coverage.reach(name, coverage.INDUCTOR, 2)
         session.choices.add(Choice(session.devices.current().arch, name, key, text, source))
 
-    def _warn_unpinned(self, kernel: str, why: str) -> None:
-        self._session.coverage.gap(kernel, "", f"tuned by Inductor, not pinned: {why}")
-        warn_once(("not pinned", kernel), "%s is not pinned: Inductor tunes it under torch.compile (%s)", kernel, why)
+    def _warn_unpinned(self, function: str) -> None:
+        """Warn of a kernel that Inductor is about to time, although the job pins; its code does not state its module."""
+        for kernel in coverage.compiled_kernels():
+            if bare_name(kernel) == function and self._policy.in_scope(kernel):
+                warn_once(("not pinned", kernel), "%s is not pinned: Inductor tunes it under torch.compile, and its generated "
+                          "code does not tell what it was made from", kernel)  # fmt: skip
 
 
 def _unique(candidates: Any) -> list[Any]:
@@ -250,58 +268,11 @@ def _note_of(defined: Definition, kept: Sequence[int], decisions: Sequence[Decis
     while hasattr(function, "fn"):
         function = function.fn
     texts = (live_config_text(defined.candidates[i]) for i in kept if defined.candidates[i] is not None)
-    key = guarded("naming a key", lambda: call.key) if defined.key is not None and not defined.is_open else None
     return Note(
         module=str(function.__module__), function=function.__name__, source=source_hash(call.autotuner), key=defined.key,
-        others=tuple(call.other_keys(key)) if key is not None else (), count=len(call.autotuner.configs),
+        count=len(call.autotuner.configs),
         configs=tuple(dict.fromkeys(text for text in texts if text is not None)),
         decisions=tuple((None if d.candidate is None else live_config_text(d.candidate), d.source, d.miss, *d.entry)
                         for d in decisions),
         is_fused=is_fused,
     )  # fmt: skip
-
-
-def _may_have_kernels(details: Any) -> bool:
-    """Whether a graph has Triton kernels of the user, or operators that may be made of them (`triton_op`)."""
-    if getattr(details, "user_defined_triton_source", None):
-        return True
-    graphs = (
-        [module.graph for module in details.gm.modules() if hasattr(module, "graph")] if details.gm is not None else []
-    )
-    return any(_is_of_user(node.target) for graph in graphs for node in graph.nodes if node.op == "call_function")
-
-
-def _is_of_user(target: Any) -> bool:
-    name = getattr(target, "_qualified_op_name", None) or getattr(target, "namespace", "")
-    namespace = str(name).partition("::")[0]
-    return bool(namespace) and namespace not in {
-        "aten",
-        "prims",
-        "prim",
-        "higher_order",
-        "inductor",
-        "_c10d_functional",
-    }
-
-
-def _function_name(autotuner: Any) -> str:
-    return str(getattr(autotuner.fn, "__name__", "kernel"))
-
-
-def _code_name(autotuner: Any) -> str:
-    """The name of a kernel without a note: Inductor's own, or a user's whose module is not known."""
-    return f"{OWN}.{_function_name(autotuner)}"
-
-
-def _code_key(autotuner: Any) -> str:
-    """The sizes that a kernel was generated for, and its source: equal on ranks that run equal code."""
-    sizes = getattr(autotuner, "size_hints", None) or {}
-    fields = [f"{name}={size}" for name, size in sizes.items()] if isinstance(sizes, dict) else [f"sizes={list(sizes)}"]
-    return "|".join([*fields, f"source={(source_hash(autotuner) or '')[:16]}"])
-
-
-def _arguments(autotuner: Any, args: tuple[Any, ...]) -> dict[str, Any]:
-    """The arguments of a launch by name; Inductor compiles a launcher with the names that it takes."""
-    code = getattr(autotuner.launchers[0], "__code__", None)
-    names = () if code is None else code.co_varnames[: code.co_argcount]
-    return dict(zip(names, args, strict=False))

@@ -49,7 +49,6 @@ class Note:
         function: Its name.
         source: SHA-256 of its source; None if there is none.
         key: The fields of the shape key; None if the call has none.
-        others: Spellings of the key by other tools.
         count: Number of the autotuner's configs.
         configs: Canonical texts of the candidates that the generated code has, in their order.
         decisions: What a pinned job launches: text, source, miss, kernel and key of the entry. The second one is for
@@ -62,7 +61,6 @@ class Note:
     function: str
     source: str | None
     key: tuple[KeyField, ...] | None
-    others: tuple[str, ...]
     count: int
     configs: tuple[str, ...]
     decisions: tuple[tuple[str | None, str, str, str, str], ...] = ()
@@ -127,7 +125,8 @@ class CompiledKernel:
 
     def find(self, config: Any) -> Candidate | None:
         """The candidate that a config of Inductor is."""
-        return find_config(config, self.candidates)
+        found: Candidate | None = find_config(config, self.candidates)
+        return found
 
 
 class CompiledCall(Call):
@@ -151,9 +150,9 @@ class CompiledCall(Call):
             raise FormatError("the key of this launch has no stable text")
         return self._key
 
-    def other_keys(self, key: str) -> list[str]:
-        """Spellings of the key by other tools."""
-        return list(self.autotuner.note.others) if not self.autotuner.note.is_dynamic else []
+    def other_keys(self, key: str) -> list[str]:  # noqa: ARG002 - as in its class
+        """Spellings by other tools: none, since the arguments are not known."""
+        return []
 
     @property
     def has_tensor_key(self) -> bool:

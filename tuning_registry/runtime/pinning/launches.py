@@ -263,9 +263,10 @@ class Pinning:
         """Take banned configs out of Triton's cache of winners, into which others put them: before install, or later."""
         cache = getattr(place.call.autotuner, "cache", None)
         banned = self._session.tables.table(place.arch).bans.at(place.call.kernel, place.key, place.others)
-        for key, config in list(cache.items()) if isinstance(cache, dict) and banned else ():
-            if banned.forbids(config):
-                cache.pop(key, None)
+        if isinstance(cache, dict) and banned:
+            for key, config in list(cache.items()):
+                if banned.forbids(config):
+                    cache.pop(key, None)
 
     def _launch(self, place: _Place, decision: Decision[Any], failed: tuple[Any, ...] = ()) -> Launch:
         session, call = self._session, place.call

@@ -29,7 +29,7 @@ ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 def upgrade() -> None:
     """Add the tables; no row changes."""
     op.create_table(
-        "timing_blocks",
+        "packed_timings",
         sa.Column("entry_id", ID, autoincrement=False, nullable=False),
         sa.Column("first_recording", ID, autoincrement=False, nullable=False),
         sa.Column("last_recording", ID, nullable=False),
@@ -39,17 +39,17 @@ def upgrade() -> None:
         sa.Column("configs", sa.LargeBinary(), nullable=False),
         sa.Column("medians", sa.LargeBinary(), nullable=False),
         sa.Column("percentiles", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("entry_id", "first_recording", name="pk_timing_blocks"),
+        sa.PrimaryKeyConstraint("entry_id", "first_recording", name="pk_packed_timings"),
     )
     op.create_table(
-        "candidate_set_blocks",
+        "packed_candidate_sets",
         sa.Column("entry_id", ID, autoincrement=False, nullable=False),
         sa.Column("fingerprint", BYTE_TEXT, nullable=False),
         sa.Column("first_recording", ID, autoincrement=False, nullable=False),
         sa.Column("last_recording", ID, nullable=False),
         sa.Column("recording_count", sa.Integer(), nullable=False),
         sa.Column("recordings", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("entry_id", "fingerprint", "first_recording", name="pk_candidate_set_blocks"),
+        sa.PrimaryKeyConstraint("entry_id", "fingerprint", "first_recording", name="pk_packed_candidate_sets"),
     )
 
 
@@ -57,16 +57,16 @@ def downgrade() -> None:
     """Unpack every block into rows, then remove the tables. Nothing is lost."""
     connection = op.get_bind()
     timing = "entry_id, first_recording, recording_count, recordings, configs, medians, percentiles"
-    keys = connection.execute(sa.text("SELECT entry_id, first_recording FROM timing_blocks")).all()
+    keys = connection.execute(sa.text("SELECT entry_id, first_recording FROM packed_timings")).all()
     for entry, first in keys:
         block = connection.execute(
-            sa.text(f"SELECT {timing} FROM timing_blocks WHERE entry_id = :entry AND first_recording = :first"),  # noqa: S608
+            sa.text(f"SELECT {timing} FROM packed_timings WHERE entry_id = :entry AND first_recording = :first"),  # noqa: S608
             {"entry": entry, "first": first},
         ).one()
         insert = sa.text("INSERT INTO timings VALUES (:entry, :config, :recording, :median, :p20, :p80)")
         connection.execute(insert, rows_of(*block))
     blocks = connection.execute(
-        sa.text("SELECT entry_id, fingerprint, first_recording, recording_count, recordings FROM candidate_set_blocks")
+        sa.text("SELECT entry_id, fingerprint, first_recording, recording_count, recordings FROM packed_candidate_sets")
     ).all()
     for entry, fingerprint, first, count, recordings in blocks:
         connection.execute(
@@ -76,8 +76,8 @@ def downgrade() -> None:
                 for one in unpack_ids(first, count, recordings)
             ],
         )
-    op.drop_table("candidate_set_blocks")
-    op.drop_table("timing_blocks")
+    op.drop_table("packed_candidate_sets")
+    op.drop_table("packed_timings")
 
 
 def rows_of(
@@ -85,14 +85,19 @@ def rows_of(
 ) -> list[dict[str, float | None]]:
     """The rows of `timings` that a block holds."""
     middle = PackedColumns(medians, count)
-    ranges = PackedColumns(percentiles, count, middle)
+    # A compacted run has no percentiles. Earlier programs take a missing one for a failure, so it becomes the median.
+    ranges = PackedColumns(percentiles, count, middle) if percentiles else None
     ids = unpack_ids(first, count, recordings)
     return [
         {"entry": entry, "config": config, "recording": recording,
          "median": known(median), "p20": known(p20), "p80": known(p80)}
         for place, config in enumerate(unpack_numbers(configs))
         for recording, median, p20, p80 in zip(
-            ids, middle.column(place), ranges.column(place), ranges.column(place + len(middle)), strict=True
+            ids,
+            middle.column(place),
+            middle.column(place) if ranges is None else ranges.column(place),
+            middle.column(place) if ranges is None else ranges.column(place + len(middle)),
+            strict=True,
         )
     ]  # fmt: skip
 
