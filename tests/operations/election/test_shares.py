@@ -95,7 +95,9 @@ def test_a_table_by_votes_says_what_it_leaves_out(ingested: Any) -> None:
 
 def test_candidates_that_nobody_timed_are_refused_and_listed(ingested: Any) -> None:
     registry = ingested([FULL[0]])
-    with pytest.raises(SelectionError, match="split runs have not timed 5 candidates of 2 entries, listed by registry st"):
+    with pytest.raises(
+        SelectionError, match="split runs have not timed 5 candidates of 2 entries, listed by registry st"
+    ):
         registry.export(ARCH, policy="fastest")
     untimed = registry.status()["untimed"]
     assert untimed[0] == "sm90 pkg.kernel M=1: 2 of 4 candidates timed; not timed: BLOCK=4 num_warps=4 num_stages=3, BLOCK=8 num_warps=4 num_stages=3"  # fmt: skip
