@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 
 from tests.runtime.compile_ahead.conftest import ROOT, environment
-from tuning_registry import compiler as compiler_module
 from tuning_registry.compiler import COMPILED, FAILED, Compiler
 from tuning_registry.formats.compile_file import CompileData, compile_file_of, read_compile_file
 from tuning_registry.formats.table import read_table
@@ -280,7 +279,7 @@ def test_a_compiler_that_cannot_be_started_is_a_fault_and_no_error(
     def fail(*_: Any, **__: Any) -> None:
         raise BlockingIOError("no more processes")
 
-    monkeypatch.setattr(compiler_module.subprocess, "Popen", fail)
+    monkeypatch.setattr(subprocess, "Popen", fail)
     pinned(tables)
     assert fault_counts() == {"compiling ahead": 1}
     uninstall()

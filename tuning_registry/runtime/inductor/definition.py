@@ -20,13 +20,13 @@ class Definition(NamedTuple):
             graph was traced with.
         candidates: The autotuner's config for each config of Inductor; None for one that it does not launch as stated.
         key: The fields of the shape key; None if the call has none.
-        is_open: Whether a size in the key is not known before the launch.
+        is_dynamic: Whether a size in the key is dynamic, and so not known before the launch.
     """
 
     call: Call
     candidates: list[Any]
     key: tuple[KeyField, ...] | None
-    is_open: bool
+    is_dynamic: bool
 
 
 class _Tensor:
@@ -57,7 +57,7 @@ def define(kernel: Any, configs: Sequence[Any], arguments: Mapping[str, Any]) ->
                 dynamic[name] = values[name]
     call = Call(autotuner, (), values)
     key = _key_fields(call, dynamic)
-    return Definition(call, candidates, key, any(not isinstance(f, str) and f[1] is None for f in key or ()))
+    return Definition(call, candidates, key, any(not isinstance(field, str) for field in key or ()))
 
 
 def _autotuner_of(kernel: Any, configs: Sequence[Any]) -> tuple[Any, list[Any]] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tuning_registry.model.audits import AuditedEntry
@@ -15,8 +15,9 @@ from tuning_registry.runtime.inductor.generated import (
     OWN,
     code_key,
     code_name,
+    dispatching,
     function_name,
-    launch_arguments,
+    launch_names,
     may_have_kernels,
 )
 from tuning_registry.runtime.inductor.notes import VERSION, CompiledCall, CompiledKernel, Note, decision_of
@@ -94,7 +95,7 @@ class CompiledLaunches:
         decisions: list[Decision[Any]] = []
         pruned: list[Any] = []
         name = defined.call.kernel
-        if self._session.pins and self._policy.in_scope(name) and not defined.is_open:
+        if self._session.pins and self._policy.in_scope(name) and not defined.is_dynamic:
             pruned = _unique(candidate for candidate in defined.candidates if candidate is not None)
             decisions = self._session.decide_compiled(defined.call, pruned)
             if decisions[0].candidate is None:  # Inductor times what is not banned
@@ -112,7 +113,10 @@ class CompiledLaunches:
         name = kernel_name(kernel)
         session.coverage.cover(name)
         if not self._policy.in_scope(name):
-            session.coverage.reach(name, coverage.OUT_OF_SCOPE, note.count)
+            session.coverage.reach(name, coverage.OUT_OF_SCOPE, len(kernel.configs))
+            return
+        if note.is_dynamic and session.pins and len(autotuner.launchers) > 1:
+            self._dispatch(autotuner, kernel)
             return
         if note.is_dynamic:
             session.coverage.gap(name, "", coverage.DYNAMIC)
@@ -138,7 +142,7 @@ class CompiledLaunches:
                     self._note_untimed(autotuner, kernel, key, was_cached)
                 return
             if candidate is None:  # it has no text; the generated code has no other candidate that was decided on
-                session.coverage.reach(call.kernel, coverage.PINNED, kernel.note.count)
+                session.coverage.reach(call.kernel, coverage.PINNED, len(kernel.configs))
                 return
             if self._keep(autotuner, kernel, candidate):
                 session.note_compiled(call, key, decision)
@@ -148,29 +152,41 @@ class CompiledLaunches:
                               call.kernel, key or "(none)", candidate.text)  # fmt: skip
                 return
 
-    def choose(self, autotuner: Any, args: tuple[Any, ...]) -> bool:
-        """Choose for a kernel whose key was not known before its first launch; False leaves it to Inductor.
+    def _dispatch(self, autotuner: Any, kernel: CompiledKernel) -> None:
+        """Let each launch of a kernel with dynamic sizes choose for its sizes, as eager launches do."""
+        launchers, note = list(autotuner.launchers), kernel.note
+        names = launch_names(launchers[0])
+        places = [names.index(field[0]) for field in note.key or () if not isinstance(field, str) and field[0] in names]
+        if not self._times_misses(kernel_name(kernel)):
+            autotuner.launchers = [
+                dispatching(launchers, places, lambda args: self._launcher_for(kernel, launchers, args))
+            ]
+
+    def _times_misses(self, name: str) -> bool:
+        """Whether keys that the table does not have are left to Inductor, whose one choice then serves all sizes."""
+        return self._policy.on_miss == "tune" or self._policy.is_invariant(name)
+
+    def _launcher_for(self, kernel: CompiledKernel, launchers: Sequence[Any], args: tuple[Any, ...]) -> Any:
+        """The launcher for the sizes of a launch.
 
         Raises:
             LaunchError: The policy refuses the launch.
         """
-        if not self._session.pins:
-            return False
-        note = Note.of(autotuner)
-        if note is None:
-            if getattr(autotuner, "custom_kernel", False):
-                self._warn_unpinned(function_name(autotuner))
-            return False
-        kernel = CompiledKernel(note)
-        if note.decisions or not self._policy.in_scope(kernel_name(kernel)):
-            return False
-        key = note.key_of(launch_arguments(autotuner, args))
+        key = kernel.note.key_of(dict(zip(launch_names(launchers[0]), args, strict=False)))
         call = CompiledCall(kernel, key)
         for decision in self._session.decide_compiled(call, kernel.candidates):
-            if decision.candidate is not None and self._keep(autotuner, kernel, decision.candidate):
-                self._session.note_compiled(call, key, decision)
-                return True
-        return False
+            for launcher in launchers:
+                if kernel.find(launcher.config) is decision.candidate:
+                    self._session.note_compiled(call, key, decision)
+                    return launcher
+        warn_once(("failed", call.kernel, key), "%s, key %s: the config that was chosen did not compile under torch.compile, or "
+                  "does not fit the device; launching another one. Record this key and export it.", call.kernel, key)  # fmt: skip
+        return launchers[0]
+
+    def choose(self, autotuner: Any) -> None:
+        """Warn if Inductor is about to time a kernel that should be pinned."""
+        if self._session.pins and Note.of(autotuner) is None and getattr(autotuner, "custom_kernel", False):
+            self._warn_unpinned(function_name(autotuner))
 
     def timed(self, autotuner: Any, args: tuple[Any, ...], timings: Mapping[Any, float]) -> None:
         """Record the winner that Inductor is about to choose, and the times of all candidates."""
@@ -185,7 +201,13 @@ class CompiledLaunches:
                 measured[candidate] = min(time_ms, measured[candidate])
         best = kernel.find(min(timings, key=lambda launcher: timings[launcher]).config)
         if best is not None and not note.is_fused:
-            self._tuned(kernel, note.key_of(launch_arguments(autotuner, args)), best, measured, watch.TIMED)
+            self._tuned(
+                kernel,
+                note.key_of(dict(zip(launch_names(autotuner.launchers[0]), args, strict=False))),
+                best,
+                measured,
+                watch.TIMED,
+            )
 
     def chosen(self, autotuner: Any, launcher: Any) -> None:
         """Note Inductor's choice for one of its own kernels."""
@@ -262,16 +284,20 @@ def _kept(candidates: Sequence[Any], chosen: Sequence[Any]) -> list[int]:
     return places or list(range(len(candidates)))
 
 
+def _texts(configs: Iterable[Any]) -> tuple[str, ...]:
+    texts = (live_config_text(config) for config in configs if config is not None)
+    return tuple(dict.fromkeys(text for text in texts if text is not None))
+
+
 def _note_of(defined: Definition, kept: Sequence[int], decisions: Sequence[Decision[Any]], is_fused: bool) -> Note:
     call = defined.call
     function = getattr(call.autotuner, "base_fn", call.autotuner)
     while hasattr(function, "fn"):
         function = function.fn
-    texts = (live_config_text(defined.candidates[i]) for i in kept if defined.candidates[i] is not None)
     return Note(
         module=str(function.__module__), function=function.__name__, source=source_hash(call.autotuner), key=defined.key,
-        count=len(call.autotuner.configs),
-        configs=tuple(dict.fromkeys(text for text in texts if text is not None)),
+        declared=_texts(call.autotuner.configs),
+        configs=_texts(defined.candidates[i] for i in kept),
         decisions=tuple((None if d.candidate is None else live_config_text(d.candidate), d.source, d.miss, *d.entry)
                         for d in decisions),
         is_fused=is_fused,
