@@ -199,7 +199,7 @@ def test_configs_are_named_as_they_are_shown(store: Store, tmp_path: Path) -> No
     assert decide(store, "pin", "M=1", "B=2  num_warps=4 num_stages=3").config == config_text(B)
     with pytest.raises(
         UsageError,
-        match="'B=9' is not a recorded config; expected one that registry explain lists, such as B=1 num_warps=4 ",
+        match="'B=9' is not a recorded config. registry explain lists them, such as B=1 num_warps=4 ",
     ):
         decide(store, "pin", "M=1", "B=9")
     with pytest.raises(UsageError, match="not a config: at num_stages: required config field 'num_stages' is missing"):

@@ -71,7 +71,10 @@ class QuickReader:
 
     def read(self, path: Path) -> Recording:
         """The recording in a file; raises the same errors as `recordings.read_recording`."""
-        data, file = read_bytes(path), str(path)
+        return self.read_bytes(read_bytes(path), str(path))
+
+    def read_bytes(self, data: bytes, file: str) -> Recording:
+        """The recording in the bytes of a file; raises the same errors as `recordings.parse_recording`."""
         return self.read_quickly(data, file) or parse_recording(data, file)
 
     def read_quickly(self, data: bytes, file: str) -> Recording | None:

@@ -1,7 +1,7 @@
 """Timings as evidence about configs: differences, slowdowns, and the winners of policies that judge by time.
 
 Pure functions, standard library only. A config's times are `{rank: (median, p20, p80)}` in milliseconds, with None
-for a rank on which it failed. A rank is identified by the id of its recording.
+for a rank on which it failed. Percentiles that were not kept are NaN. A rank is identified by the id of its recording.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def compare(winner: ByRank, other: ByRank, chose_other: Collection[int]) -> Gap 
     lost = [pairs[rank][0][0] / pairs[rank][1][0] - 1 for rank in chose_other if rank in pairs]
     return Gap(
         slower_percent=100 * statistics.median(o[0] / w[0] - 1 for w, o in pairs.values()),
-        noise_percent=_noise_percent(pairs.values()),
+        noise_percent=_noise_percent(pairs.values()) or 0.0,
         winner_slower_percent=100 * statistics.median(lost) if lost else None,
         ranks=len(pairs),
     )
@@ -146,8 +146,14 @@ def _timed_both(winner: ByRank, other: ByRank, ranks: Iterable[int] | None = Non
 
 
 # See docs/decisions.md, D29.
-def _noise_percent(pairs: Collection[tuple[Times, Times]]) -> float:
-    return 100 * statistics.median((max(0.0, w[2] - w[1]) + max(0.0, o[2] - o[1])) / 2 / w[0] for w, o in pairs)
+def _noise_percent(pairs: Iterable[tuple[Times, Times]]) -> float | None:
+    """None if the percentiles of no pair were kept."""
+    widths = [
+        (max(0.0, w[2] - w[1]) + max(0.0, o[2] - o[1])) / 2 / w[0]
+        for w, o in pairs
+        if not (math.isnan(w[1]) or math.isnan(o[1]))
+    ]
+    return 100 * statistics.median(widths) if widths else None
 
 
 # See docs/decisions.md, D30.

@@ -15,6 +15,8 @@ from tuning_registry.errors import FormatError, LaunchError, PolicyError, Regist
 from tuning_registry.locations import absolute_location
 from tuning_registry.log import notify, warn
 from tuning_registry.runtime.guard import fault_counts, guarded, reset_faults
+from tuning_registry.runtime.inductor.launches import CompiledLaunches
+from tuning_registry.runtime.inductor.seams import Seams
 from tuning_registry.runtime.pinning.tables import TableSource
 from tuning_registry.runtime.policies.options import environment_fields, policy_from_environment, variable_of
 from tuning_registry.runtime.policies.policy import AutotunePolicy
@@ -30,6 +32,7 @@ _PATIENCE_S: Final = 2.0  # how long replacing a policy waits for its recording 
 _lock = threading.RLock()
 _session: Session | None = None
 _adapter: Adapter | None = None
+_seams = Seams()
 _exit_hooked = False
 _changes = 0
 
@@ -163,6 +166,8 @@ def _resolved(
         warn("record_path has no effect in mode auto; to record choices, set mode to record")
     if resolved.split and resolved.mode != "record":
         warn("split has no effect in mode %s; it needs mode record", resolved.mode)
+    if resolved.split and resolved.mode == "record" and resolved.audit:
+        warn("split has no effect with audit: every rank times all candidates, because it compares their results")
     if resolved.audit and resolved.mode != "record":
         warn("audit has no effect in mode %s; it needs mode record", resolved.mode)
     if resolved.report_html and resolved.mode != "pinned":
@@ -239,6 +244,7 @@ def _start(policy: AutotunePolicy, *, suspends: bool = False, is_open: bool = Fa
     guarded("logging the start", log_start, policy, session.tables)
     if session.pins:
         guarded("preparing recorded keys", session.tables.put_to_work)
+        guarded("compiling ahead", session.compile_ahead.begin, session.tables)
     return before
 
 
@@ -308,6 +314,10 @@ def _switch(session: Session | None, adapter: Adapter | None, *, suspends: bool 
         adapter.attach(previous)
     elif previous is not None:
         previous.detach()
+    if session is not None and adapter is not None and session.policy.torch_compile:
+        _seams.watch(CompiledLaunches(session, adapter.settle_first))
+    else:
+        _seams.unwatch()
     if before is not None and before is not session and not suspends:
         guarded("logging the end", before.close, previous)
         if before.recorder is not None and before.recorder is not recorder:

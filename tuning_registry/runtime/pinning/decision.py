@@ -117,7 +117,7 @@ def all_banned(kernel: str, key: str | None, table: TunedTable, other_spellings:
     banned = "; ".join(short_config(text) for text in sorted(table.bans.at(kernel, key, other_spellings)))
     return (
         f"the table bans every candidate of {kernel} for key {key or '(none)'}, on {table.arch}, so nothing was launched "
-        f"({describe_table(table)}). Banned: {banned}. Lift a ban with `registry lift` and export again, or pin a config."
+        f"({describe_table(table)}). Banned: {banned}. Lift a ban with registry lift and export again, or pin a config."
     )
 
 

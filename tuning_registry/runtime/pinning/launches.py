@@ -129,6 +129,37 @@ class Pinning:
         lasts = guarded("reading a call", lambda: call.has_tensor_key) is False
         return launch._replace(lasts=lasts, give_way=lambda _: None)
 
+    def decide_compiled(self, call: Call, pruned: list[Any]) -> list[Decision[Any]]:
+        """What a kernel under `torch.compile` launches, without noting it.
+
+        Returns:
+            The decision; where another one would be made if its config did not run, that one as well, since compiled
+            code cannot give way to a config that it does not have.
+
+        Raises:
+            LaunchError: As for `pin`.
+        """
+        place = _Place(call, self._session.devices.current().arch, self._session.key(call), pruned, {})
+        self._session.warn_if_unknown(place.arch)
+        try:
+            first = self._from_rule(place, ())
+        except LaunchError as error:
+            miss = Miss(place.arch, call.kernel, place.key or "", error.miss, "error")
+            guarded("noting a miss", self._session.note_refusal, call.autotuner, miss)
+            raise
+        if first.candidate is None or not self._may_give_way(first) or len(pruned) == 1:
+            return [first]
+        try:
+            second = self._from_rule(place, (first.candidate,))
+        except (LaunchError, IndexError, ValueError):  # no other candidate may be launched
+            return [first]
+        return [first] if second.candidate is None else [first, second]
+
+    def _may_give_way(self, decision: Decision[Any]) -> bool:
+        """Whether another candidate is launched if a decided one does not run: not in place of an entry of the key."""
+        is_entry = decision.source == "table"
+        return not is_entry or (decision.entry[1] == ANY_KEY and self._policy.on_miss != "error")
+
     def allowed(self, call: Call, pruned: Any) -> Any:
         """What the table's bans leave of the candidates that Triton is about to time.
 
@@ -272,7 +303,7 @@ class Pinning:
                   error: BaseException) -> Launch | None:  # fmt: skip
         """The next choice of the same rule; None if the config was chosen for this key by an entry, or none is left."""
         call, key = place.call, place.key
-        if decision.source == "table" and (decision.entry[1] != ANY_KEY or self._policy.on_miss == "error"):
+        if not self._may_give_way(decision):
             guarded("noting a failure", self._note_failed_entry, place, decision, error)
             return None
         failed = (*failed, decision.candidate)

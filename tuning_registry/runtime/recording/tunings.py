@@ -31,7 +31,7 @@ _NO_NUMBERS: Final = frozenset({"bool", "bool_", "str", "bytes"})  # although `f
 REASONS_WITHOUT_AUDIT: Final[Mapping[str, str]] = {
     watch.ECHO: "Triton read its choice from the disk cache; record with an empty TRITON_CACHE_DIR"
 }
-NOT_FOLLOWED: Final = "its candidates are not known before they are timed, or the audit failed"
+NOT_FOLLOWED: Final = "its candidates are known only when they are timed, or the audit failed"
 
 
 def texts_of(candidates: Iterable[Any]) -> list[str]:

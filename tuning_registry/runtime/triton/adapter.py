@@ -110,10 +110,15 @@ class Adapter:
         self._at_first = None
         self.patches.take_out_one("run")
 
+    def settle_first(self) -> None:
+        """Let `at_first` decide, before the first launch; does nothing later."""
+        if self._at_first is not None:
+            self._at_first(self._handler, self)
+
     def _make_first(self, original: Any) -> Any:
         def run(autotuner: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if self._at_first is not None and self._attached:
-                guarded("settling the mode", self._at_first, self._handler, self)
+            if self._attached:
+                guarded("choosing the mode", self.settle_first)
             now = vars(self._class)["run"]
             return (original if now is run else now)(autotuner, *args, **kwargs)
 
@@ -167,7 +172,7 @@ class Adapter:
         """What to launch; None leaves the launch to Triton."""
         autotuner = call.autotuner
         self._met.put(autotuner, frozenset())
-        if guarded("looking at a kernel", self._handler.is_pinned, call) is False:
+        if guarded("inspecting a kernel", self._handler.is_pinned, call) is False:
             self._mark(autotuner, None)
             return None
         configs = autotuner.configs
@@ -182,8 +187,8 @@ class Adapter:
         if launch.lasts and self._attached:
             candidate = launch.candidate
             pin = LEFT_TO_TRITON if candidate is None else (candidate, candidate.all_kwargs())
-            guarded("keeping a pin", remember, self._pins_of(call.autotuner), call, pin)
-            guarded("shortening a launch", self._shortcuts.put_in, type(call.autotuner))
+            guarded("storing a decision", remember, self._pins_of(call.autotuner), call, pin)
+            guarded("preparing a faster launch", self._shortcuts.put_in, type(call.autotuner))
             if not self._attached:  # another policy has come meanwhile
                 self._shortcuts.take_out()
 
@@ -225,7 +230,7 @@ class Adapter:
     def _on_prune(self, call: Call, pruned: Any) -> Any:
         autotuner, doubt = call.autotuner, ""
         if self._times_its_own_way(autotuner):
-            in_capture = guarded("asking for a graph capture", is_capturing)
+            in_capture = guarded("checking for a graph capture", is_capturing)
             doubt = coverage.IN_CAPTURE if in_capture else coverage.OWN_TIMING
         return self._begin(call, pruned, doubt)
 
@@ -283,7 +288,7 @@ class Adapter:
                 guarded("watching a tuning", self._on_timed, autotuner, args, meta, config, again)
                 return again
             try:
-                if guarded("asking for a graph capture", is_capturing):
+                if guarded("checking for a graph capture", is_capturing):
                     raise LaunchError(
                         f"{kernel_name(autotuner)} (keys: {_shown_keys(autotuner, args, meta)}) would be timed inside a "
                         "CUDA-graph capture, which timing breaks. Launch it once before the capture, or pin this key."
