@@ -35,9 +35,10 @@ def finding_lines(entry: EntryAudit) -> Iterable[str]:
         if one.config in entry.banned_by:
             yield f"  banned by override #{entry.banned_by[one.config]}"
         elif one.outside_on:
-            if not entry.has_majority:
-                yield "  no more than half of the candidates agree with each other: before a ban, find out which are right"
             yield f"  to ban it, run: {ban_command(entry, one)}"
+    if entry.is_open and not entry.has_majority:
+        where = printable(f"{entry.kernel}, key {entry.key}")
+        yield f"{where}: no more than half of the candidates agree with each other; find out which are right before a ban"
 
 
 def ban_command(entry: EntryAudit, one: AuditedConfig) -> str:
