@@ -336,6 +336,14 @@ def test_pruning_of_a_dynamic_kernel_holds(machine: Machine, kernels: Any, tmp_p
     assert coverage_report().faults == {}
 
 
+def test_a_ban_holds_for_dynamic_sizes(machine: Machine, kernels: Any, tmp_path: Path) -> None:
+    ban = {"kernel": ADD, "key": "*", "action": "ban", "config": config(64, 2), "reason": "it is wrong", "author": "me"}
+    pin(tmp_path, {KEY: config(128, 2)}, extra={"overrides": [ban]}, on_miss="min_cost")
+    run(lambda x: kernels.call(kernels.add, x), 77, dynamic=True)
+    assert ALL[0] not in machine.compiled
+    assert machine.of(machine.launched) == [ALL[1]]
+
+
 def test_inductor_tunes_a_dynamic_size_once_and_that_is_reported(
     machine: Machine, kernels: Any, tmp_path: Path
 ) -> None:

@@ -94,12 +94,11 @@ class CompiledLaunches:
             return None
         decisions: list[Decision[Any]] = []
         pruned: list[Any] = []
-        name = defined.call.kernel
-        if self._session.pins and self._policy.in_scope(name) and not defined.is_dynamic:
+        if self._session.pins and self._policy.in_scope(defined.call.kernel):
             pruned = _unique(candidate for candidate in defined.candidates if candidate is not None)
-            decisions = self._session.decide_compiled(defined.call, pruned)
-            if decisions[0].candidate is None:  # Inductor times what is not banned
-                pruned = list(self._session.allowed(defined.call, pruned))
+            if not defined.is_dynamic:
+                decisions = self._session.decide_compiled(defined.call, pruned)
+            pruned = list(self._session.allowed(defined.call, pruned))  # what Inductor may time, or dispatch to
         kept = _kept(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
         return Plan(_note_of(defined, kept, decisions, is_fused).literal(), kept)
 
@@ -115,7 +114,7 @@ class CompiledLaunches:
         if not self._policy.in_scope(name):
             session.coverage.reach(name, coverage.OUT_OF_SCOPE, len(kernel.configs))
             return
-        if note.is_dynamic and session.pins and len(autotuner.launchers) > 1:
+        if note.is_dynamic and session.pins and len(autotuner.launchers) > 1 and not self._times_misses(name):
             self._dispatch(autotuner, kernel)
             return
         if note.is_dynamic:
@@ -157,10 +156,7 @@ class CompiledLaunches:
         launchers, note = list(autotuner.launchers), kernel.note
         names = launch_names(launchers[0])
         places = [names.index(field[0]) for field in note.key or () if not isinstance(field, str) and field[0] in names]
-        if not self._times_misses(kernel_name(kernel)):
-            autotuner.launchers = [
-                dispatching(launchers, places, lambda args: self._launcher_for(kernel, launchers, args))
-            ]
+        autotuner.launchers = [dispatching(launchers, places, lambda args: self._launcher_for(kernel, launchers, args))]
 
     def _times_misses(self, name: str) -> bool:
         """Whether keys that the table does not have are left to Inductor, whose one choice then serves all sizes."""
@@ -179,9 +175,10 @@ class CompiledLaunches:
                 if kernel.find(launcher.config) is decision.candidate:
                     self._session.note_compiled(call, key, decision)
                     return launcher
+        allowed = self._session.allowed(call, kernel.candidates)
         warn_once(("failed", call.kernel, key), "%s, key %s: the config that was chosen did not compile under torch.compile, or "
                   "does not fit the device; launching another one. Record this key and export it.", call.kernel, key)  # fmt: skip
-        return launchers[0]
+        return next((one for one in launchers if kernel.find(one.config) in allowed), launchers[0])
 
     def choose(self, autotuner: Any) -> None:
         """Warn if Inductor is about to time a kernel that should be pinned."""
