@@ -156,19 +156,26 @@ class CompiledLaunches:
         launchers, note = list(autotuner.launchers), kernel.note
         names = launch_names(launchers[0])
         places = [names.index(field[0]) for field in note.key or () if not isinstance(field, str) and field[0] in names]
-        autotuner.launchers = [dispatching(launchers, places, lambda args: self._launcher_for(kernel, launchers, args))]
+
+        def choose(args: tuple[Any, ...]) -> Any:
+            return self._launcher_for(kernel, launchers, note.key_of(dict(zip(names, args, strict=False))))
+
+        if getattr(launchers[0], "store_cubin", False):  # Inductor generates C++, which launches one config
+            self._session.coverage.gap(kernel_name(kernel), "", coverage.DYNAMIC)
+            autotuner.launchers = [self._launcher_for(kernel, launchers, note.key_of())]
+        else:
+            autotuner.launchers = [dispatching(launchers, places, choose)]
 
     def _times_misses(self, name: str) -> bool:
         """Whether keys that the table does not have are left to Inductor, whose one choice then serves all sizes."""
         return self._policy.on_miss == "tune" or self._policy.is_invariant(name)
 
-    def _launcher_for(self, kernel: CompiledKernel, launchers: Sequence[Any], args: tuple[Any, ...]) -> Any:
-        """The launcher for the sizes of a launch.
+    def _launcher_for(self, kernel: CompiledKernel, launchers: Sequence[Any], key: str | None) -> Any:
+        """The launcher for the key of a launch.
 
         Raises:
             LaunchError: The policy refuses the launch.
         """
-        key = kernel.note.key_of(dict(zip(launch_names(launchers[0]), args, strict=False)))
         call = CompiledCall(kernel, key)
         for decision in self._session.decide_compiled(call, kernel.candidates):
             for launcher in launchers:
