@@ -60,7 +60,8 @@ class CompiledLaunches:
     def cache_tag(self, details: Any) -> str:
         """What the key of Inductor's caches has to hold for a graph with kernels of the user; empty for other graphs.
 
-        It is made of everything that decides what the generated code holds: equal tags mean equal notes.
+        It is made of everything that decides what the generated code holds: equal tags mean equal notes. See
+        docs/decisions.md, D-compile-2.
 
         Raises:
             LaunchError: A stated table cannot be used.
@@ -78,7 +79,7 @@ class CompiledLaunches:
 
     @property
     def _leaves_notes(self) -> bool:
-        """Whether generated code gets notes. In mode `auto` it does not, so that Inductor's caches stay as they are."""
+        """Whether generated code gets notes; not in mode `auto`. See docs/decisions.md, D-compile-6."""
         return self._session.pins or self._policy.mode == "record"
 
     def plan(self, kernel: Any, configs: Sequence[Any], arguments: Mapping[str, Any], *, is_fused: bool) -> Plan | None:
@@ -103,7 +104,10 @@ class CompiledLaunches:
         return Plan(_note_of(defined, kept, decisions, is_fused).literal(), kept)
 
     def loaded(self, autotuner: Any, *, was_cached: bool) -> None:
-        """Note the choice for a kernel whose candidates are compiled, if nothing is left to be timed."""
+        """Note the choice for a kernel whose candidates are compiled, if nothing is left to be timed.
+
+        See docs/decisions.md, D-compile-3.
+        """
         note = Note.of(autotuner)
         if note is None:
             self._loaded_without_note(autotuner, was_cached)
@@ -152,7 +156,10 @@ class CompiledLaunches:
                 return
 
     def _dispatch(self, autotuner: Any, kernel: CompiledKernel) -> None:
-        """Let each launch of a kernel with dynamic sizes choose for its sizes, as eager launches do."""
+        """Let each launch of a kernel with dynamic sizes choose for its sizes, as eager launches do.
+
+        See docs/decisions.md, D-compile-5.
+        """
         launchers, note = list(autotuner.launchers), kernel.note
         names = launch_names(launchers[0])
         places = [names.index(field[0]) for field in note.key or () if not isinstance(field, str) and field[0] in names]
