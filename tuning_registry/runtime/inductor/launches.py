@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tuning_registry.model.audits import AuditedEntry
@@ -10,7 +10,7 @@ from tuning_registry.model.canonical import dump_json, live_config_text, text_di
 from tuning_registry.model.names import bare_name
 from tuning_registry.runtime.choices import Choice
 from tuning_registry.runtime.guard import warn_once
-from tuning_registry.runtime.inductor.definition import Definition, define
+from tuning_registry.runtime.inductor.definition import define, note_of, positions, unique
 from tuning_registry.runtime.inductor.generated import (
     OWN,
     code_key,
@@ -27,7 +27,7 @@ from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.pinning.decision import Decision
 from tuning_registry.runtime.session import Session
 from tuning_registry.runtime.triton import coverage, watch
-from tuning_registry.runtime.triton.keys import kernel_name, source_hash
+from tuning_registry.runtime.triton.keys import kernel_name
 
 _LONGEST: Final = 200  # of a key that describes inputs; longer ones are shown by their digest
 # The fields of a policy that decide what a pinned launch gets.
@@ -96,12 +96,12 @@ class CompiledLaunches:
         decisions: list[Decision[Any]] = []
         pruned: list[Any] = []
         if self._session.pins and self._policy.in_scope(defined.call.kernel):
-            pruned = _unique(candidate for candidate in defined.candidates if candidate is not None)
+            pruned = unique(defined.candidates)
             if not defined.is_dynamic:
                 decisions = self._session.decide_compiled(defined.call, pruned)
             pruned = list(self._session.allowed(defined.call, pruned))  # what Inductor may time, or dispatch to
-        kept = _kept(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
-        return Plan(_note_of(defined, kept, decisions, is_fused).literal(), kept)
+        kept = positions(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
+        return Plan(note_of(defined, kept, decisions, is_fused).literal(), kept)
 
     def loaded(self, autotuner: Any, *, was_cached: bool) -> None:
         """Note the choice for a kernel whose candidates are compiled, if nothing is left to be timed.
@@ -283,33 +283,3 @@ class CompiledLaunches:
             if bare_name(kernel) == function and self._policy.in_scope(kernel):
                 warn_once(("not pinned", kernel), "%s is not pinned: Inductor tunes it under torch.compile, and its generated "
                           "code does not tell what it was made from", kernel)  # fmt: skip
-
-
-def _unique(candidates: Any) -> list[Any]:
-    return list({id(candidate): candidate for candidate in candidates}.values())
-
-
-def _kept(candidates: Sequence[Any], chosen: Sequence[Any]) -> list[int]:
-    """The positions of the configs to compile: those of the chosen candidates in their order; all if none is chosen."""
-    places = [next(i for i, candidate in enumerate(candidates) if candidate is one) for one in chosen]
-    return places or list(range(len(candidates)))
-
-
-def _texts(configs: Iterable[Any]) -> tuple[str, ...]:
-    texts = (live_config_text(config) for config in configs if config is not None)
-    return tuple(dict.fromkeys(text for text in texts if text is not None))
-
-
-def _note_of(defined: Definition, kept: Sequence[int], decisions: Sequence[Decision[Any]], is_fused: bool) -> Note:
-    call = defined.call
-    function = getattr(call.autotuner, "base_fn", call.autotuner)
-    while hasattr(function, "fn"):
-        function = function.fn
-    return Note(
-        module=str(function.__module__), function=function.__name__, source=source_hash(call.autotuner), key=defined.key,
-        declared=_texts(call.autotuner.configs),
-        configs=_texts(defined.candidates[i] for i in kept),
-        decisions=tuple((None if d.candidate is None else live_config_text(d.candidate), d.source, d.miss, *d.entry)
-                        for d in decisions),
-        is_fused=is_fused,
-    )  # fmt: skip
