@@ -41,7 +41,8 @@ from tuning_registry.db.url import parse_url
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.records import FAILED, Header, Recording, TimedCandidates
 from tuning_registry.operations.ingest.attribution import Attribution
-from tuning_registry.operations.ingest.ingest import IngestOptions, add_to_batch, write_batch
+from tuning_registry.operations.ingest.options import IngestOptions
+from tuning_registry.operations.ingest.transfer import add_to_batch, write_batch
 
 ASKED = {
     "disagreements --cost": ["disagreements", "--cost", "--format", "csv"],

@@ -3,7 +3,7 @@
 Rows stay where they are. `registry db upgrade` and later ingests pack them, an entry at a time.
 
 Revision: 0008
-After: 0006
+After: 0007
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from alembic import op
 from tuning_registry.model.packed_times import PackedColumns, unpack_ids, unpack_numbers
 
 revision = "0008"
-down_revision = "0006"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 

@@ -54,10 +54,17 @@ def split_sum(x, out, n, BLOCK: tl.constexpr, SPLIT: tl.constexpr) -> None:
 
 
 def run_row_sum(rows: int, n: int) -> torch.Tensor:
+    return sum_rows(data(rows, n))
+
+
+def data(rows: int, n: int) -> torch.Tensor:
     generator = torch.Generator(device="cuda").manual_seed(rows * n)
-    x = torch.randn(rows, n, device="cuda", generator=generator)
-    out = torch.empty(rows, device="cuda")
-    row_sum[(rows,)](x, out, n, x.stride(0))
+    return torch.randn(rows, n, device="cuda", generator=generator)
+
+
+def sum_rows(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty(x.shape[0], device="cuda")
+    row_sum[(x.shape[0],)](x, out, x.shape[1], x.stride(0))
     return out
 
 
@@ -87,6 +94,40 @@ def work() -> None:
     answer = {
         "mode": policy.mode, "timed": len(timings), "sums": sums, "compiled": compiled_variants(row_sum),
         "choices": [(c.arch, c.kernel, c.key, c.config, c.source) for c in choice_log()],
+        "misses": report.miss_counts, "faults": report.faults,
+    }  # fmt: skip
+    uninstall()
+    json.dump(answer, sys.stdout)
+
+
+def compiled_work() -> None:
+    """As `work`, under torch.compile, each size with code of its own."""
+    import os
+    from collections import Counter
+    from pathlib import Path
+
+    from tuning_registry.runtime import choice_log, coverage_report, install, uninstall
+
+    timed: Counter[str] = Counter()
+    policy = install()
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    for owner, name, kind in ((triton.runtime.Autotuner, "_bench", "triton"), (CachingAutotuner, "bench", "inductor")):
+        original = getattr(owner, name)
+
+        def counting(self: Any, *args: Any, original: Any = original, kind: str = kind, **kwargs: Any) -> Any:
+            if kind == "triton" or self.custom_kernel:
+                timed[kind] += 1
+            return original(self, *args, **kwargs)
+
+        setattr(owner, name, counting)
+    run = torch.compile(sum_rows, dynamic=False)
+    sums = [run(data(rows, n)).cpu().numpy().tobytes().hex() for rows, n in SIZES]
+    report = coverage_report()
+    answer = {
+        "mode": policy.mode, "timed": timed, "sums": sums,
+        "choices": [(c.kernel, c.key, c.config, c.source) for c in choice_log() if not c.kernel.startswith("torch.")],
+        "compiled": len(list(Path(os.environ["TRITON_CACHE_DIR"]).glob("*/row_sum.cubin"))),
         "misses": report.miss_counts, "faults": report.faults,
     }  # fmt: skip
     uninstall()

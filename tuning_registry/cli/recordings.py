@@ -10,6 +10,7 @@ import typer
 
 from tuning_registry.cli.commands import Target, command, database_of, nothing_matches
 from tuning_registry.cli.console import print_data, print_message
+from tuning_registry.cli.hand_ins import print_fold
 from tuning_registry.cli.options import Db, ExitCode, FormatOption, StatedPackages, StatedTriton
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import UsageError, printable
@@ -20,7 +21,7 @@ from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.misses import render_misses
 from tuning_registry.rendering.runs import render_runs
 from tuning_registry.rendering.votes import spelling_note
-from tuning_registry.wording import count_of
+from tuning_registry.wording import count_of, list_some
 
 if TYPE_CHECKING:
     from tuning_registry.operations.ingest.ingest import IngestReport
@@ -47,7 +48,8 @@ def ingest(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="Recordings, timings and Triton caches (TRITON_CACHE_DIR): files, folders or quoted globs.",
+            help="Recordings, timings, Triton caches (TRITON_CACHE_DIR) and files of other tools (registry formats): "
+            "files, folders or quoted globs.",
         ),
     ],
     run: Annotated[
@@ -62,7 +64,21 @@ def ingest(
     ] = None,
     arch: Annotated[
         str | None,
-        typer.Option("--arch", metavar="ARCH", help="Architecture, for a Triton cache that does not state one."),
+        typer.Option(
+            "--arch", metavar="ARCH", help="Architecture, for a Triton cache or a file of another tool without one."
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="DEVICE", help="Device, for a file of another tool that does not state one."),
+    ] = None,
+    from_format: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            help="Format of all files (registry formats). Defaults to what their content shows.",
+        ),
     ] = None,
     triton: StatedTriton = None,
     package: StatedPackages = None,
@@ -76,7 +92,7 @@ def ingest(
         bool, typer.Option("--keep-going", help="Skip recordings that cannot be ingested, list them, and exit 1.")
     ] = False,
 ) -> None:
-    """Ingest per-rank recordings, timings and Triton caches into the database, all or nothing."""
+    """Ingest per-rank recordings, timings and Triton caches into the database, all or nothing; then fold hand-ins."""
     from tuning_registry.operations.ingest.ingest import IngestOptions
     from tuning_registry.operations.ingest.ingest import ingest as ingest_paths
 
@@ -85,17 +101,21 @@ def ingest(
         as_run=as_run,
         rank=rank,
         arch=arch,
+        device=device,
+        format=from_format,
         triton=triton,
         packages=parse_packages(package or []),
         source=source,
         replace=replace,
         keep_going=keep_going,
     )
-    store = target.open()
+    store = target.open(says_pending=False)
     with show_progress("writing to the database") as work:
-        report = ingest_paths(store, paths, options, work.track)
+        report = ingest_paths(store, paths, options, work.track, work.step)
     _print_notes(report)
     print_message(f"ingested {report}")
+    if report.folded is not None:
+        print_fold(report.folded)
     if report.skipped:
         raise typer.Exit(1)
 
@@ -103,6 +123,8 @@ def ingest(
 def _print_notes(report: IngestReport) -> None:
     for error in report.skipped:
         print_message(f"skipped: {error}")
+    for broken in report.broken_formats:
+        print_message(f"warning: {printable(broken)}")
     for name in report.derived_runs:
         print_message(f"run: {printable(name)} (derived from file names and content; choose a name with --run)")
     if report.created:
@@ -142,6 +164,11 @@ def _print_warnings(report: IngestReport) -> None:
         )
     for texts in report.spellings:
         print_message(spelling_note(texts))
+    if report.look_alikes:
+        print_message(
+            "note: names of kernels with characters outside ASCII, which may only look like another kernel's name: "
+            + list_some(list(map(ascii, report.look_alikes)))
+        )
 
 
 @command(

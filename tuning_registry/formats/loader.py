@@ -55,25 +55,30 @@ def load(
         if table.arch != wanted:
             warn("table skipped: %s is for %s, not %s", file, table.arch, wanted)
             continue
-        ours = table.provenance.get(EXTRA, {})
-        if ours.get("digest", table.digest) != table.digest:
-            warn("%s was edited: its digest does not match its entries", file)
-        elif ours.get("selection_digest", table.selection_digest) != table.selection_digest:
-            warn("%s was edited: its selection digest does not match its entries and bans", file)
-        if table.unusable:
-            (kernel, key), why = next(iter(table.unusable.items()))
-            warn(
-                "%s: unusable entries: %s, first %s %s: %s. Launches that need them are misses.",
-                file,
-                len(table.unusable),
-                kernel,
-                key,
-                why,
-            )
+        warn_of_faults(table, file)
         table.provenance["file"] = str(file)
-        _warn_of_other_triton(table, file)
         return table
     return TunedTable(wanted, {})
+
+
+def warn_of_faults(table: TunedTable, file: Path) -> None:
+    """Warn of what is wrong with a table that is about to be used: edits, unusable entries, another Triton version."""
+    ours = table.provenance.get(EXTRA, {})
+    if ours.get("digest", table.digest) != table.digest:
+        warn("%s was edited: its digest does not match its entries", file)
+    elif ours.get("selection_digest", table.selection_digest) != table.selection_digest:
+        warn("%s was edited: its selection digest does not match its entries and bans", file)
+    if table.unusable:
+        (kernel, key), why = next(iter(table.unusable.items()))
+        warn(
+            "%s: unusable entries: %s, first %s %s: %s. Launches that need them are misses.",
+            file,
+            len(table.unusable),
+            kernel,
+            key,
+            why,
+        )
+    _warn_of_other_triton(table, file)
 
 
 def installed_triton() -> str:

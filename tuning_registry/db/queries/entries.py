@@ -13,8 +13,9 @@ from tuning_registry.model.selection import Selection
 
 
 def shapes(selection: Selection) -> sa.Select[Any]:
-    """Which shape is each entry a spelling of? Columns: id, arch, kernel, lookup_key, module."""
-    query = sa.select(entries.c.id, entries.c.arch, entries.c.kernel, entries.c.lookup_key, entries.c.module)
+    """Which shape is each entry a spelling of? Columns: id, arch, kernel, lookup_key, module, device."""
+    shape = (entries.c.arch, entries.c.kernel, entries.c.lookup_key, entries.c.module, entries.c.device)
+    query = sa.select(entries.c.id, *shape)
     chosen = entries_chosen(selection)
     return query if chosen is None else query.where(entries.c.id.in_(chosen))
 
@@ -25,10 +26,12 @@ def kernels(arch: str) -> sa.Select[Any]:
 
 
 def with_many_keys(most: int) -> sa.Select[Any]:
-    """Which kernels have more keys than this? Columns: arch, kernel, number."""
+    """Which kernels have more keys than this, on no device in particular? Columns: arch, kernel, number."""
     number = sa.func.count()
-    groups = sa.select(entries.c.arch, entries.c.kernel, number.label("number")).group_by(
-        entries.c.arch, entries.c.kernel
+    groups = (
+        sa.select(entries.c.arch, entries.c.kernel, number.label("number"))
+        .where(entries.c.device == "")
+        .group_by(entries.c.arch, entries.c.kernel)
     )
     return groups.having(number > most).order_by(entries.c.arch, entries.c.kernel)
 

@@ -17,14 +17,15 @@ from tuning_registry.operations.election.timings import Measured, Sample, Timing
 from tuning_registry.rules.evidence import ByConfig, median_over_ranks
 
 T = TypeVar("T")
-# Arch, kernel, lookup key, and the version group: Triton, package, its version. The spellings of an entry have one
-# shape in every version group, and votes of two shapes never mix.
-Shape = tuple[str, str, str, str, str, str]
+# Arch, kernel, lookup key, and the version group: Triton, package, its version, device. The spellings of an entry have
+# one shape in every version group, and votes of two shapes never mix.
+Shape = tuple[str, str, str, str, str, str, str]
 
 
 def shape_of(row: Row) -> Shape:
     """The shape of a row of `queries.votes.choices`."""
-    return (row["arch"], row["kernel"], row["lookup_key"], row["triton"], row["package"], row["version"])
+    group = (row["triton"], row["package"], row["version"], row["device"])
+    return (row["arch"], row["kernel"], row["lookup_key"], *group)
 
 
 def by_environment(items: Sequence[T], environments: Sequence[int | None]) -> dict[int, Sequence[T]]:
@@ -92,8 +93,8 @@ class VotesByShape:
         return self.reading.rows(queries.votes.winners(self.selection, self.environment_ids))
 
     @cached_property
-    def _keys(self) -> dict[int, tuple[str, str, str, str]]:
-        """Arch, kernel, lookup key and top-level module of each entry."""
+    def _keys(self) -> dict[int, tuple[str, str, str, str, str]]:
+        """Arch, kernel, lookup key, top-level module and device of each entry."""
         return {row[0]: tuple(row[1:]) for row in self.reading.bulk(queries.entries.shapes(self.selection))}
 
     @cached_property
@@ -116,10 +117,13 @@ class VotesByShape:
 
     def shape_in(self, entry_id: int, environment_id: int) -> Shape:
         """The shape of an entry as recorded in an environment."""
-        arch, kernel, key, module = self._keys[entry_id]
+        return self.shape_at(*self._keys[entry_id], environment_id)
+
+    def shape_at(self, arch: str, kernel: str, key: str, module: str, device: str, environment_id: int) -> Shape:
+        """The shape of a lookup key of a kernel in a top-level module, as recorded in an environment."""
         triton, owners = self._groups
         package, version = owners.get((environment_id, module), ("", ""))
-        return (arch, kernel, key, triton[environment_id], package, version)
+        return (arch, kernel, key, triton[environment_id], package, version, device)
 
     def entry_ids(self, shapes: Iterable[Shape]) -> list[int]:
         """Ids of the entries that are spellings of these shapes, sorted."""
@@ -227,7 +231,8 @@ class VotesByShape:
         The newest recording is the last one ingested among those that count and state from which candidates the
         entry was chosen. Recordings that do not state it are neither old nor new.
         """
-        query = queries.votes.candidate_set_tally(self.selection, self.environment_ids)
+        has_shares = bool(self.reading.scalars(queries.observations.of_shares(self.selection)))
+        query = queries.votes.candidate_set_tally(self.selection, self.environment_ids, has_shares=has_shares)
         sets: dict[Shape, dict[str, tuple[int, int]]] = {}  # fingerprint -> newest recording, how many
         for row in self.reading.rows(query):
             known = sets.setdefault(self.shape_in(row["entry_id"], row["environment_id"]), {})

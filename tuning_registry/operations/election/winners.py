@@ -115,10 +115,10 @@ def elect_entries(
         in_shares = policy is Policy.MINIMAX and entry.shape in shares  # only this policy compares within a rank
         winner, was_decided = _elect_one(entry, overrides, policy, ties, votes, same_bits, in_shares=in_shares)
         undecided += not was_decided
-        if winner is None:
-            left_out.append(entry)
-        else:
+        if winner is not None:
             elected.append(winner)
+        elif entry.choices or votes.medians(entry.shape):  # else ranks died before they timed any candidate
+            left_out.append(entry)
     entries = _with_pins(elected, left_out, overrides)
     return Election(
         entries=entries, left_out=left_out, undecided=undecided, overrides=overrides, votes=votes, shares=shares
@@ -198,7 +198,15 @@ def _with_shared(entries: Sequence[EntryVotes], shares: Shares) -> list[EntryVot
     """The entries that have votes, and those without that ranks timed in shares."""
     voted = {entry.shape for entry in entries}
     added = [
-        EntryVotes(arch=shape[0], kernel=shape[1], key=key, triton=shape[3], package=shape[4], version=shape[5])
+        EntryVotes(
+            arch=shape[0],
+            kernel=shape[1],
+            key=key,
+            triton=shape[3],
+            package=shape[4],
+            version=shape[5],
+            device=shape[6],
+        )
         for shape, key in shares
         if shape not in voted
     ]

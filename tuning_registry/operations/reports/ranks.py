@@ -43,7 +43,7 @@ class Rank(Result):
         rank: Rank in it; None for a recording that belongs to no rank (a Triton cache folder).
         host, device: As recorded; None if unknown.
         votes: Votes that it cast.
-        dissenting: Its votes for another config than the winner of the entry's version group.
+        dissenting: Its votes against the winner of the entry's version group.
         timings: Number of (entry, config) pairs behind `time_ratio`.
         time_ratio: The median of its times over the fleet's median of the same (entry, config). 1.2 means 20 %
             slower than the fleet. None if it shares no timing with another rank.
@@ -214,7 +214,7 @@ def _count_votes(
     """Each recording's votes on one key, and those that are not for the winner of its version group."""
     for entry in entry_ids:
         elected: dict[int, int | None] = {}
-        for _, config, text in votes.reading.bulk(queries.votes.who_voted([entry])):
+        for _, config, text in votes.reading.bulk(queries.votes.who_voted(votes.selection, [entry])):
             ids = list(map(int, text.split(",")))
             for environment, voters in by_environment(ids, list(map(votes.environments.get, ids))).items():
                 if environment not in elected:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tuning_registry.errors import printable
 from tuning_registry.log import notify
+from tuning_registry.model.names import bare_name
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.misses import Miss
 from tuning_registry.runtime.triton.keys import kernel_name
@@ -21,8 +22,12 @@ TIMED: Final = "timed"
 INVARIANT: Final = "invariant"
 OUT_OF_SCOPE: Final = "out of scope"
 REFUSED: Final = "refused"
+INDUCTOR: Final = "chosen by Inductor"
 EARLIER: Final = "has cached configs that were chosen before install, or by another tool"
 COMPILED: Final = "captured by torch.compile"
+DYNAMIC: Final = (
+    "torch.compile made one config for all sizes of a dynamic dimension, chosen for the sizes of the first call"
+)
 OWN_PRUNING: Final = "its class overrides prune_configs, and nothing reports its choice"
 OWN_TIMING: Final = "its class overrides _bench, and nothing reports its choice"
 IN_CAPTURE: Final = "its class overrides _bench, so timing inside a CUDA-graph capture was not prevented"
@@ -35,7 +40,8 @@ class CoverageReport:
     """What this process did with the autotuners that it launched.
 
     Attributes:
-        reached: Treatment by kernel: `pinned`, `timed`, `invariant`, `out of scope` or `refused` (by `on_miss="error"`).
+        reached: Treatment by kernel: `pinned`, `timed`, `invariant`, `out of scope`, `refused` (by `on_miss="error"`) or
+            `chosen by Inductor` (its own kernels and templates, and kernels whose module it does not tell).
         not_covered: `(kernel, why)` of autotuners whose choices may not have been seen.
         misses: Every miss once.
         faults: How often each kind of fault in this package was caught.
@@ -77,6 +83,7 @@ class Coverage:
         self._announce = announce
         self._reached: dict[tuple[str, str], object] = {}
         self._gaps: dict[tuple[str, str], str] = {}
+        self._covered: dict[str, bool] = {}  # kernels in compiled graphs, by qualified or bare name
 
     def reach(self, kernel: str, treatment: str, candidates: int) -> None:
         """Note how a kernel's multi-config autotuner is treated; each treatment of a kernel is logged once."""
@@ -87,6 +94,10 @@ class Coverage:
     def gap(self, kernel: str, key: str, why: str) -> None:
         """Note that the choice for a kernel's key may not be seen, or could not be pinned."""
         self._gaps[kernel, key] = why
+
+    def cover(self, kernel: str) -> None:
+        """Note that the launches of a kernel in compiled graphs are seen; a bare name stands for all of its kernels."""
+        self._covered[kernel] = True
 
     def close_gap(self, kernel: str, key: str) -> None:
         """Note that the choice was seen after all."""
@@ -105,7 +116,8 @@ class Coverage:
         """The gaps that are cheap to find: kernels in compiled graphs, unseen choices, kernels out of scope."""
         outside = [(kernel, OUT_OF_SCOPE) for kernel, how in sorted(self.reached().items()) if how == OUT_OF_SCOPE]
         unseen = sorted({(kernel, why) for (kernel, _), why in self._gaps.copy().items()})
-        return [*((kernel, COMPILED) for kernel in sorted(compiled_kernels())), *unseen, *outside]
+        compiled = [k for k in sorted(compiled_kernels()) if not {k, bare_name(k)} & self._covered.keys()]
+        return [*((kernel, COMPILED) for kernel in compiled), *unseen, *outside]
 
 
 def compiled_kernels() -> set[str]:
@@ -171,5 +183,5 @@ def was_launched(autotuner: Any) -> bool:
 
 
 def counted(items: Iterable[str]) -> str:
-    """How often each item occurs, as text: `2 no key, 1 pruned away`."""
-    return ", ".join(f"{number} {item}" for item, number in sorted(Counter(items).items()))
+    """How often each item occurs, as text: `no key (2), pruned away (1)`."""
+    return ", ".join(f"{item} ({number:,})" for item, number in sorted(Counter(items).items()))

@@ -10,6 +10,7 @@ from typing import Any, Final
 from tuning_registry.db import queries
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.store import Store
+from tuning_registry.model.kinds import Kind, kind_of
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.reasons import why_elected, why_left_out
@@ -129,12 +130,12 @@ class _Gathering:
         self._shows_dots = len(self.columns) * len(every) * 10 <= DOTS
         self.kernels: dict[tuple[str, str], KernelKeys] = {}
 
-    def _newest_groups(self, every: Sequence[EntryVotes]) -> dict[Any, tuple[str, str, str]]:
-        """The version group with the newest recording, by architecture and owning package."""
-        newest: dict[Any, tuple[int, tuple[str, str, str]]] = {}
+    def _newest_groups(self, every: Sequence[EntryVotes]) -> dict[Any, tuple[str, str, str, str]]:
+        """The version group with the newest recording, by architecture, owning package and device."""
+        newest: dict[Any, tuple[int, tuple[str, str, str, str]]] = {}
         for entry in every:
             ids = [max(self._voters.recordings(entry.shape, c.config_id), default=0) for c in entry.choices]
-            place = entry.arch, entry.package
+            place = entry.arch, entry.package, entry.device
             newest[place] = max(newest.get(place, (0, entry.group)), (max(ids, default=0), entry.group))
         return {place: group for place, (_, group) in newest.items()}
 
@@ -143,14 +144,16 @@ class _Gathering:
         every = self._election.every_entry
         stale = self._votes.stale
         wanted = None if key is None else matching_keys(key, (entry.key for entry in every))
-        current = {e.shape[:3] for e in every if e.votes and e.group == self._newest[e.arch, e.package]}
+        current = {
+            (e.shape[:3], e.device) for e in every if e.votes and e.group == self._newest[e.arch, e.package, e.device]
+        }
         found = []
         for entry in every:
             timed = timed_of(entry, self._votes)
             candidates = self._candidates(entry, timed.times)
-            newest = self._newest[entry.arch, entry.package]
-            is_old = bool(entry.votes) and entry.shape[:3] not in current
-            if isinstance(entry, Winner) and (entry.group == newest or not entry.votes):
+            newest = self._newest[entry.arch, entry.package, entry.device]
+            is_old = bool(entry.votes) and (entry.shape[:3], entry.device) not in current
+            if isinstance(entry, Winner) and _in_a_table(entry) and (entry.group == newest or not entry.votes):
                 self._note_kernel(entry, candidates)
             if wanted is None or entry.key in wanted:
                 other = newest if is_old else ()
@@ -238,6 +241,11 @@ class _Gathering:
             for one in candidates
             if one.timed_by or one.failed_on
         }
+
+
+def _in_a_table(entry: Winner) -> bool:
+    """Whether a canonical table may hold an entry, so that the rule for unseen keys uses it."""
+    return kind_of(entry.config) is Kind.TRITON and not entry.device
 
 
 def _with_range(times: Times) -> Times:

@@ -1,0 +1,1 @@
+"""Everything that depends on the internals of PyTorch's Inductor, which tunes kernels under `torch.compile`."""
