@@ -148,9 +148,10 @@ def test_packing_changes_no_answer(store: Store, tmp_path: Path, monkeypatch: py
     for selection in (Selection(), Selection(runs=("fleet",), ranks=(1, 2, 3, 4, 5)), Selection(triton="3.6.0")):
         assert answers(store, selection) == answers(loose, selection)
     assert describe_status(store)["timings"] == describe_status(loose)["timings"]
-    assert Registry(store.url.render_as_string(hide_password=False)).ban(
+    banned = Registry(store.url.render_as_string(hide_password=False)).ban(
         "sm90", "p.k", "M=1", CONFIGS[2], reason="timed and never chosen"
     )
+    assert json.loads(banned.config)["kwargs"] == {"B": 4}
 
 
 def answers(store: Store, selection: Selection) -> dict[str, Any]:

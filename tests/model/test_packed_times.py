@@ -6,6 +6,7 @@ import math
 import random
 import struct
 from array import array
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -26,8 +27,8 @@ decimals = st.integers(0, 10**7).map(lambda ns: ns / 1e6)
 values = st.one_of(ticks, decimals, st.floats(allow_infinity=False), st.just(math.nan), st.floats(0, 100))
 
 
-def bits(column: object) -> bytes:
-    return array("d", column).tobytes()  # type: ignore[arg-type]
+def bits(column: Iterable[float]) -> bytes:
+    return array("d", column).tobytes()
 
 
 @given(st.integers(1, 4).flatmap(lambda width: st.lists(st.tuples(*[values] * (3 * width)), min_size=1, max_size=40)))
