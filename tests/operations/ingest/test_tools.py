@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import Cli, config, write_ranks
 from tests.formats.tools.helpers import TOOLS
 from tests.helpers import all_rows, error_of, on_sqlite, take
+from tuning_registry.db import queries
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, RegistryError, UsageError
 from tuning_registry.model.kinds import launch_text
@@ -69,6 +70,21 @@ def test_two_projects_disagree_like_two_ranks(store: Store, tmp_path: Path) -> N
     )
 
 
+def test_entries_of_curated_choices_are_skipped_until_a_rank_records_them(store: Store, tmp_path: Path) -> None:
+    key, kernel = "E=8|N=64|M=16", "fused_moe_kernel"
+    take(store, write(tmp_path, "E=8,N=64,device_name=.json"), run=None, arch="sm90")
+    with store.reading() as reading:
+        assert reading.rows(queries.entries.shapes(Selection())) == []
+        assert reading.scalars(queries.entries.kernels("sm90")) == []
+    take(store, *write_ranks(tmp_path / "in", [config()], kernel=kernel, key=key))
+    (winner,) = find_winners(store, Selection())
+    assert (winner.kernel, winner.key, winner.votes) == (kernel, key, 1)
+    (entry,), _ = find_disagreements(store, CURATED)
+    assert sorted(str(choice.voters) for choice in entry.choices) == ["{'demo': [0]}", "{'vllm': []}"]
+    with store.reading() as reading:
+        assert len(reading.rows(queries.entries.shapes(Selection()))) == 1
+
+
 def test_a_changed_file_needs_replace(store: Store, tmp_path: Path) -> None:
     file = write(tmp_path, H200)
     take(store, file, run=None)
@@ -109,8 +125,6 @@ def test_a_folder_of_a_known_rank_votes(store: Store) -> None:
     assert (report.new, report.votes, report.timings, report.files) == (1, 22, 13, 0)
     winners = find_winners(store, Selection())
     assert {(one.device, one.triton) for one in winners} == {("NVIDIA_H200", "3.6.0")}
-    (row_sum, *_), total = find_disagreements(store, Selection(curated=True))[0] or ([None], 0)
-    assert (row_sum, total) == (None, 0)
 
 
 def test_an_architecture_that_the_user_states(store: Store) -> None:

@@ -13,7 +13,7 @@ from tests.helpers import take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, UsageError
 from tuning_registry.formats.plugin import Format, Outgoing, Written
-from tuning_registry.formats.plugins import GROUP, PluginError
+from tuning_registry.formats.plugins import GROUP, PluginError, Plugins
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.tables import outgoing
@@ -46,7 +46,7 @@ def _formats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Notes, "given", [])
     monkeypatch.setattr(Notes, "rows", [])
     point = EntryPoint("notes", f"{__name__}:Notes", GROUP)
-    monkeypatch.setattr(outgoing.Plugins.__init__, "__defaults__", ([point],))
+    monkeypatch.setattr(Plugins.__init__, "__defaults__", ([point],))
 
 
 def test_a_writer_gets_entries_votes_and_timings(store: Store, tmp_path: Path) -> None:
