@@ -22,7 +22,10 @@ from tuning_registry.model.selection import Selection
 from tuning_registry.operations.authors import current_user
 from tuning_registry.operations.election.tally import EntryVotes, Winner, find_disagreements
 from tuning_registry.operations.election.winners import find_winners
+from tuning_registry.operations.ingest.folding import fold
+from tuning_registry.operations.ingest.hand_ins import RefusedHandIn, list_refused, retry_refused
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
+from tuning_registry.operations.ingest.report import FoldReport
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
 from tuning_registry.operations.reports.audits import EntryAudit, find_audits
 from tuning_registry.operations.reports.between import SourceComparison, compare_sources
@@ -263,6 +266,26 @@ class Registry:
                                 source=source, replace=replace, keep_going=keep_going, device=device,
                                 format=format)  # fmt: skip
         return ingest(self._store, paths if isinstance(paths, str | os.PathLike) else list(paths), options)
+
+    def fold(self, *, retry: bool = False) -> FoldReport:
+        """Turn the recordings that ranks have handed in into votes.
+
+        Args:
+            retry: Also fold hand-ins that were refused before.
+
+        Returns:
+            How many hand-ins were folded, what they added, and why others were refused.
+
+        Raises:
+            DatabaseError: The database cannot be written now.
+        """
+        if retry:
+            retry_refused(self._store)
+        return fold(self._store)
+
+    def refused_hand_ins(self) -> list[RefusedHandIn]:
+        """Hand-ins that contradict the database or hold no recording, with the reasons; oldest first."""
+        return list_refused(self._store)
 
     def winners(self, *, policy: str = Policy.MAJORITY, **filters: Unpack[Filters]) -> list[Winner]:
         """The elected config of every entry, sorted by architecture, kernel and key. Pins and bans apply.

@@ -331,8 +331,6 @@ INSERT INTO public.audits VALUES (51, 11, 1);
 INSERT INTO public.audits VALUES (50, 11, 2);
 
 INSERT INTO public.candidate_sets VALUES (47, 'f00d', 4);
-INSERT INTO public.candidate_sets VALUES (49, 'cc96c3e74f7e0fd1db323e3249b73648de307c425fdb4a581ba5d72c3f48949e', 8);
-INSERT INTO public.candidate_sets VALUES (49, 'cc96c3e74f7e0fd1db323e3249b73648de307c425fdb4a581ba5d72c3f48949e', 9);
 
 INSERT INTO public.configs VALUES (1, '0a02fc29b58257be43c241268a244d22d5f146b1e2b1018771265842db00a014', '{"ir_override": null, "kwargs": {"BLOCK_SIZE_H": 4}, "maxnreg": null, "num_ctas": 1, "num_stages": 3, "num_warps": 4}');
 INSERT INTO public.configs VALUES (2, '117a9b3dace1f42ebc45945e8d8e01885e93dccfeb0b80672c831372aaa68129', '{"ir_override": null, "kwargs": {"BT": 8}, "maxnreg": null, "num_ctas": 1, "num_stages": 3, "num_warps": 8}');
@@ -428,6 +426,8 @@ INSERT INTO public.environments VALUES (3, '294a4b22d4a7df2fc352fd2adea3f975a4d2
 
 INSERT INTO public.exports VALUES (1, 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'sm103', 'winner', '{}', '["demo"]', 1, 2, 'tables/sm103.json', 'ana@host', '2026-01-03T00:00:00+00:00', '5e1ec70000000000000000000000000000000000000000000000000000000000');
 
+INSERT INTO public.hand_ins VALUES ('00000000000000000000000000000007', '2026-12-01T06:00:00.000000+00:00', 1, '\x789c030000000001', 'refused', 'hand-in: not a recording');
+
 INSERT INTO public.kernel_sources VALUES (2, '66f4950c799244157308b5f2fcf5e06f9d54bdeae93afbc393141158becabf9c', 'pkg.k', '0000000000000000000000000000000000000000000000000000000000000000');
 INSERT INTO public.kernel_sources VALUES (1, '66f4950c799244157308b5f2fcf5e06f9d54bdeae93afbc393141158becabf9c', 'pkg.k', '1111111111111111111111111111111111111111111111111111111111111111');
 
@@ -437,6 +437,10 @@ INSERT INTO public.observations VALUES (8, 49, 33, 'impossible time');
 INSERT INTO public.override_events VALUES (1, 'ban', NULL, 'sm90', 'fla.k', 'M=1', 32, 'NaN in layer 3 — é', 'ana@host', NULL, '2026-01-02T03:04:05+00:00');
 INSERT INTO public.override_events VALUES (2, 'lift', 1, 'sm90', 'fla.k', 'M=1', 32, 'NaN in layer 3 — é', 'ana@host', NULL, '2026-01-02T03:04:05+00:00');
 INSERT INTO public.override_events VALUES (3, 'pin', NULL, 'sm90', 'fla.k', 'M=1', 32, 'NaN in layer 3 — é', 'ana@host', '2099-01-01T00:00:00+00:00', '2026-01-02T03:04:05+00:00');
+
+INSERT INTO public.packed_candidate_sets VALUES (49, 'cc96c3e74f7e0fd1db323e3249b73648de307c425fdb4a581ba5d72c3f48949e', 8, 9, 2, '\x');
+
+INSERT INTO public.packed_timings VALUES (49, 8, 9, 2, 4, '\x', '\x20000000000000002100000000000000', '\x01010200785e637070e267c0004c300623b22804fcf8515f0f0026770383', '\x01010400785e634ca8fcf71f041890011310332e686344110403900c1c3032605181097e00413d1000003c360dde');
 
 INSERT INTO public.recorded_runs VALUES (1, 'demo', true, NULL);
 INSERT INTO public.recorded_runs VALUES (2, 'job-1', true, NULL);
@@ -472,10 +476,6 @@ INSERT INTO public.source_sets VALUES (2, 'af1159d060be6ab2332de375e704987f5a03f
 
 INSERT INTO public.timings VALUES (47, 32, 4, 0.1, 0.09, 0.12);
 INSERT INTO public.timings VALUES (47, 33, 4, NULL, NULL, NULL);
-INSERT INTO public.timings VALUES (49, 32, 8, 1, 0.9, 1.1);
-INSERT INTO public.timings VALUES (49, 32, 9, 1, 0.9, 1.1);
-INSERT INTO public.timings VALUES (49, 33, 8, NULL, NULL, NULL);
-INSERT INTO public.timings VALUES (49, 33, 9, NULL, NULL, NULL);
 
 INSERT INTO public.tuning_registry_alembic_version VALUES ('0008');
 

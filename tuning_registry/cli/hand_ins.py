@@ -60,7 +60,7 @@ def print_fold(report: FoldReport) -> None:
         print_message(printable(f"refused: {reason}"))
     if len(report.refused) > _SHOWN:
         print_message(f"refused: {len(report.refused) - _SHOWN:,} more; registry hand-ins lists them")
-    print_message(f"folded {report}")
+    print_message(f"folded {report}" if report.hand_ins or report.refused else "no hand-ins are pending")
 
 
 def _serve(store: Store, every_s: float) -> None:

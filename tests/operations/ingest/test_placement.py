@@ -67,7 +67,7 @@ def test_a_clock_that_stands_still_or_goes_back_refuses_no_replacement(
         def now(cls, tz: dt.tzinfo | None = None) -> Any:
             return dt.datetime(2026, 1, 2, tzinfo=tz) + dt.timedelta(days=next(days))
 
-    monkeypatch.setattr("tuning_registry.operations.ingest.ingest.dt.datetime", Clock)
+    monkeypatch.setattr("tuning_registry.operations.ingest.transfer.dt.datetime", Clock)
     for file in files:
         take(store, file, replace=True)
     (winner,) = find_winners(store, Selection())

@@ -49,7 +49,7 @@ def test_everything_that_speaks_against_a_table_is_one_line(store: Store, tmp_pa
     ]  # fmt: skip
     short = "num_warps=4 num_stages=3"
     assert found.problems[1:] == [
-        f"changed: p.k M=1: B=3 {short} -> B=1 {short}, votes 0 -> 3 of 3, 0.0 % slower",
+        f"changed: p.k M=1: B=3 {short} -> B=1 {short}, votes 0 -> 3 of 3, equally fast",
         f"added: p.k M=2: nothing -> B=2 {short}, votes 0 -> 0 of 0, because of #1 pin: r",
         (
             'header: overrides is [], but an export would now state [{"action": "pin", "config": {"ir_override": null, '

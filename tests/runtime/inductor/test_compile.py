@@ -309,6 +309,16 @@ def test_each_value_of_a_dynamic_size_is_pinned(machine: Machine, kernels: Any, 
     assert not [gap for gap in coverage_report().not_covered if gap[0] == ADD]
 
 
+def test_code_in_cpp_has_one_config_for_a_dynamic_size(machine: Machine, kernels: Any, tmp_path: Path) -> None:
+    pin(tmp_path, {KEY: config(128, 2), f"n=2000{DTYPES}": config(64, 4)})
+    machine.stores_cubins = True
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    for size in (1000, 2000):
+        compiled(torch.ones(size))
+    assert machine.of(machine.launched) == [ALL[2], ALL[2]]
+    assert [kernel for kernel, why in coverage_report().not_covered if "for all sizes" in why] == [ADD]
+
+
 def test_a_dynamic_size_is_refused_at_its_launch(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     pin(tmp_path, {KEY: config(128, 2)}, on_miss="error")
     compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
@@ -334,6 +344,14 @@ def test_pruning_of_a_dynamic_kernel_holds(machine: Machine, kernels: Any, tmp_p
     assert machine.of(machine.launched, "pruned") == ["pruned BLOCK=256 w2"]
     assert [(miss.reason, miss.source) for miss in coverage_report().misses] == [("pruned away", "nearest")]
     assert coverage_report().faults == {}
+
+
+def test_a_ban_holds_for_dynamic_sizes(machine: Machine, kernels: Any, tmp_path: Path) -> None:
+    ban = {"kernel": ADD, "key": "*", "action": "ban", "config": config(64, 2), "reason": "it is wrong", "author": "me"}
+    pin(tmp_path, {KEY: config(128, 2)}, extra={"overrides": [ban]}, on_miss="min_cost")
+    run(lambda x: kernels.call(kernels.add, x), 77, dynamic=True)
+    assert ALL[0] not in machine.compiled
+    assert machine.of(machine.launched) == [ALL[1]]
 
 
 def test_inductor_tunes_a_dynamic_size_once_and_that_is_reported(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tuning_registry.model.audits import AuditedEntry
@@ -10,7 +10,7 @@ from tuning_registry.model.canonical import dump_json, live_config_text, text_di
 from tuning_registry.model.names import bare_name
 from tuning_registry.runtime.choices import Choice
 from tuning_registry.runtime.guard import warn_once
-from tuning_registry.runtime.inductor.definition import Definition, define
+from tuning_registry.runtime.inductor.definition import define, note_of, positions, unique
 from tuning_registry.runtime.inductor.generated import (
     OWN,
     code_key,
@@ -27,7 +27,7 @@ from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.pinning.decision import Decision
 from tuning_registry.runtime.session import Session
 from tuning_registry.runtime.triton import coverage, watch
-from tuning_registry.runtime.triton.keys import kernel_name, source_hash
+from tuning_registry.runtime.triton.keys import kernel_name
 
 _LONGEST: Final = 200  # of a key that describes inputs; longer ones are shown by their digest
 # The fields of a policy that decide what a pinned launch gets.
@@ -60,7 +60,8 @@ class CompiledLaunches:
     def cache_tag(self, details: Any) -> str:
         """What the key of Inductor's caches has to hold for a graph with kernels of the user; empty for other graphs.
 
-        It is made of everything that decides what the generated code holds: equal tags mean equal notes.
+        It is made of everything that decides what the generated code holds: equal tags mean equal notes. See
+        docs/decisions.md, D-compile-2.
 
         Raises:
             LaunchError: A stated table cannot be used.
@@ -78,7 +79,7 @@ class CompiledLaunches:
 
     @property
     def _leaves_notes(self) -> bool:
-        """Whether generated code gets notes. In mode `auto` it does not, so that Inductor's caches stay as they are."""
+        """Whether generated code gets notes; not in mode `auto`. See docs/decisions.md, D-compile-6."""
         return self._session.pins or self._policy.mode == "record"
 
     def plan(self, kernel: Any, configs: Sequence[Any], arguments: Mapping[str, Any], *, is_fused: bool) -> Plan | None:
@@ -94,17 +95,19 @@ class CompiledLaunches:
             return None
         decisions: list[Decision[Any]] = []
         pruned: list[Any] = []
-        name = defined.call.kernel
-        if self._session.pins and self._policy.in_scope(name) and not defined.is_dynamic:
-            pruned = _unique(candidate for candidate in defined.candidates if candidate is not None)
-            decisions = self._session.decide_compiled(defined.call, pruned)
-            if decisions[0].candidate is None:  # Inductor times what is not banned
-                pruned = list(self._session.allowed(defined.call, pruned))
-        kept = _kept(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
-        return Plan(_note_of(defined, kept, decisions, is_fused).literal(), kept)
+        if self._session.pins and self._policy.in_scope(defined.call.kernel):
+            pruned = unique(defined.candidates)
+            if not defined.is_dynamic:
+                decisions = self._session.decide_compiled(defined.call, pruned)
+            pruned = list(self._session.allowed(defined.call, pruned))  # what Inductor may time, or dispatch to
+        kept = positions(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
+        return Plan(note_of(defined, kept, decisions, is_fused).literal(), kept)
 
     def loaded(self, autotuner: Any, *, was_cached: bool) -> None:
-        """Note the choice for a kernel whose candidates are compiled, if nothing is left to be timed."""
+        """Note the choice for a kernel whose candidates are compiled, if nothing is left to be timed.
+
+        See docs/decisions.md, D-compile-3.
+        """
         note = Note.of(autotuner)
         if note is None:
             self._loaded_without_note(autotuner, was_cached)
@@ -115,7 +118,7 @@ class CompiledLaunches:
         if not self._policy.in_scope(name):
             session.coverage.reach(name, coverage.OUT_OF_SCOPE, len(kernel.configs))
             return
-        if note.is_dynamic and session.pins and len(autotuner.launchers) > 1:
+        if note.is_dynamic and session.pins and len(autotuner.launchers) > 1 and not self._times_misses(name):
             self._dispatch(autotuner, kernel)
             return
         if note.is_dynamic:
@@ -153,35 +156,43 @@ class CompiledLaunches:
                 return
 
     def _dispatch(self, autotuner: Any, kernel: CompiledKernel) -> None:
-        """Let each launch of a kernel with dynamic sizes choose for its sizes, as eager launches do."""
+        """Let each launch of a kernel with dynamic sizes choose for its sizes, as eager launches do.
+
+        See docs/decisions.md, D-compile-5.
+        """
         launchers, note = list(autotuner.launchers), kernel.note
         names = launch_names(launchers[0])
         places = [names.index(field[0]) for field in note.key or () if not isinstance(field, str) and field[0] in names]
-        if not self._times_misses(kernel_name(kernel)):
-            autotuner.launchers = [
-                dispatching(launchers, places, lambda args: self._launcher_for(kernel, launchers, args))
-            ]
+
+        def choose(args: tuple[Any, ...]) -> Any:
+            return self._launcher_for(kernel, launchers, note.key_of(dict(zip(names, args, strict=False))))
+
+        if getattr(launchers[0], "store_cubin", False):  # Inductor generates C++, which launches one config
+            self._session.coverage.gap(kernel_name(kernel), "", coverage.DYNAMIC)
+            autotuner.launchers = [self._launcher_for(kernel, launchers, note.key_of())]
+        else:
+            autotuner.launchers = [dispatching(launchers, places, choose)]
 
     def _times_misses(self, name: str) -> bool:
         """Whether keys that the table does not have are left to Inductor, whose one choice then serves all sizes."""
         return self._policy.on_miss == "tune" or self._policy.is_invariant(name)
 
-    def _launcher_for(self, kernel: CompiledKernel, launchers: Sequence[Any], args: tuple[Any, ...]) -> Any:
-        """The launcher for the sizes of a launch.
+    def _launcher_for(self, kernel: CompiledKernel, launchers: Sequence[Any], key: str | None) -> Any:
+        """The launcher for the key of a launch.
 
         Raises:
             LaunchError: The policy refuses the launch.
         """
-        key = kernel.note.key_of(dict(zip(launch_names(launchers[0]), args, strict=False)))
         call = CompiledCall(kernel, key)
         for decision in self._session.decide_compiled(call, kernel.candidates):
             for launcher in launchers:
                 if kernel.find(launcher.config) is decision.candidate:
                     self._session.note_compiled(call, key, decision)
                     return launcher
+        allowed = self._session.allowed(call, kernel.candidates)
         warn_once(("failed", call.kernel, key), "%s, key %s: the config that was chosen did not compile under torch.compile, or "
                   "does not fit the device; launching another one. Record this key and export it.", call.kernel, key)  # fmt: skip
-        return launchers[0]
+        return next((one for one in launchers if kernel.find(one.config) in allowed), launchers[0])
 
     def choose(self, autotuner: Any) -> None:
         """Warn if Inductor is about to time a kernel that should be pinned."""
@@ -272,33 +283,3 @@ class CompiledLaunches:
             if bare_name(kernel) == function and self._policy.in_scope(kernel):
                 warn_once(("not pinned", kernel), "%s is not pinned: Inductor tunes it under torch.compile, and its generated "
                           "code does not tell what it was made from", kernel)  # fmt: skip
-
-
-def _unique(candidates: Any) -> list[Any]:
-    return list({id(candidate): candidate for candidate in candidates}.values())
-
-
-def _kept(candidates: Sequence[Any], chosen: Sequence[Any]) -> list[int]:
-    """The positions of the configs to compile: those of the chosen candidates in their order; all if none is chosen."""
-    places = [next(i for i, candidate in enumerate(candidates) if candidate is one) for one in chosen]
-    return places or list(range(len(candidates)))
-
-
-def _texts(configs: Iterable[Any]) -> tuple[str, ...]:
-    texts = (live_config_text(config) for config in configs if config is not None)
-    return tuple(dict.fromkeys(text for text in texts if text is not None))
-
-
-def _note_of(defined: Definition, kept: Sequence[int], decisions: Sequence[Decision[Any]], is_fused: bool) -> Note:
-    call = defined.call
-    function = getattr(call.autotuner, "base_fn", call.autotuner)
-    while hasattr(function, "fn"):
-        function = function.fn
-    return Note(
-        module=str(function.__module__), function=function.__name__, source=source_hash(call.autotuner), key=defined.key,
-        declared=_texts(call.autotuner.configs),
-        configs=_texts(defined.candidates[i] for i in kept),
-        decisions=tuple((None if d.candidate is None else live_config_text(d.candidate), d.source, d.miss, *d.entry)
-                        for d in decisions),
-        is_fused=is_fused,
-    )  # fmt: skip
