@@ -3,6 +3,7 @@
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
 # (Triton and torch come without types, or not at all.)
 
+import gc
 import json
 import logging
 from pathlib import Path
@@ -307,6 +308,20 @@ def test_each_value_of_a_dynamic_size_is_pinned(machine: Machine, kernels: Any, 
     ]  # fmt: skip
     assert [(miss.key, miss.source) for miss in coverage_report().misses] == [(f"n=1900{DTYPES}", "nearest")]
     assert not [gap for gap in coverage_report().not_covered if gap[0] == ADD]
+
+
+def test_a_kernel_that_two_graphs_share_goes_on_to_choose_for_its_sizes(
+    machine: Machine, kernels: Any, tmp_path: Path
+) -> None:
+    pin(tmp_path, {KEY: config(128, 2), f"n=2000{DTYPES}": config(64, 4)})
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    compiled(torch.ones(1000))
+    (autotuner,) = (kernel for kernel in gc.get_objects() if type(kernel).__name__ == "CachingAutotuner"
+                    and kernel.fn.__name__ == "add" and kernel.launchers)  # fmt: skip
+    autotuner.precompile()
+    compiled(torch.ones(2000))
+    assert machine.of(machine.launched) == [ALL[2], ALL[1]]
+    assert [c.source for c in choice_log() if c.kernel == ADD] == ["table", "table"]
 
 
 def test_code_in_cpp_has_one_config_for_a_dynamic_size(machine: Machine, kernels: Any, tmp_path: Path) -> None:
