@@ -3,7 +3,6 @@
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call, no-untyped-def, import-untyped, import-not-found, attr-defined"
 # (Triton and torch come without types, or not at all.)
 
-import gc
 import json
 import logging
 from pathlib import Path
@@ -279,6 +278,16 @@ def test_values_of_heuristics_are_no_part_of_a_config(machine: Machine, kernels:
     assert machine.of(machine.compiled, "even") == ["even BLOCK=64 w4"]
 
 
+def test_values_of_heuristics_around_an_autotuner_are_part_of_the_key(
+    machine: Machine, kernels: Any, tmp_path: Path
+) -> None:
+    name, key = ADD.replace("add", "rounded"), f"n=1000|ROUND=True{DTYPES}"
+    record(tmp_path)
+    run(lambda x: kernels.call(kernels.rounded, x))
+    uninstall()
+    assert list(only_recording(tmp_path / "rec").votes[ARCH][name]) == [key]
+
+
 def test_what_pruning_drops_is_not_launched(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     name = ADD.replace("add", "pruned")
     pin(tmp_path, {KEY: config(64, 4), f"n=1200{DTYPES}": config(256, 2)}, kernel=name)
@@ -316,9 +325,7 @@ def test_a_kernel_that_two_graphs_share_goes_on_to_choose_for_its_sizes(
     pin(tmp_path, {KEY: config(128, 2), f"n=2000{DTYPES}": config(64, 4)})
     compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
     compiled(torch.ones(1000))
-    (autotuner,) = (kernel for kernel in gc.get_objects() if type(kernel).__name__ == "CachingAutotuner"
-                    and kernel.fn.__name__ == "add" and kernel.launchers)  # fmt: skip
-    autotuner.precompile()
+    machine.autotuners["add"].precompile()
     compiled(torch.ones(2000))
     assert machine.of(machine.launched) == [ALL[2], ALL[1]]
     assert [c.source for c in choice_log() if c.kernel == ADD] == ["table", "table"]
