@@ -19,6 +19,7 @@ from tuning_registry.runtime.inductor.generated import (
     dispatching,
     function_name,
     launch_names,
+    launchers_of,
     may_have_kernels,
 )
 from tuning_registry.runtime.inductor.notes import VERSION, CompiledCall, CompiledKernel, Note, decision_of
@@ -124,7 +125,7 @@ class CompiledLaunches:
         if not self._policy.in_scope(name):
             session.coverage.reach(name, coverage.OUT_OF_SCOPE, len(kernel.configs))
             return
-        if note.is_dynamic and session.pins and len(autotuner.launchers) > 1 and not self._times_misses(name):
+        if note.is_dynamic and session.pins and len(launchers_of(autotuner)) > 1 and not self._times_misses(name):
             self._dispatch(autotuner, kernel)
             return
         if note.is_dynamic:
@@ -166,7 +167,7 @@ class CompiledLaunches:
 
         See docs/decisions.md, D-compile-5.
         """
-        launchers, note = list(autotuner.launchers), kernel.note
+        launchers, note = launchers_of(autotuner), kernel.note
         names = launch_names(launchers[0])
         places = [names.index(field[0]) for field in note.key or () if not isinstance(field, str) and field[0] in names]
 
