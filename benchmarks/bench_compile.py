@@ -326,6 +326,11 @@ def check(bench: Bench) -> None:
             not a[name]["timed"].get("triton") and not a[name]["timed"].get("inductor")
             for name in ("pinned 0", "pinned 1", "pinned warm", "pinned eager", "table changed", "table removed")
         ),
+        "of a kernel with static sizes, one candidate was compiled for each key": all(
+            a[name]["compiled"][kernel] == 1
+            for name in ("pinned 0", "pinned 1")
+            for kernel in ("even_sum", "pruned_sum")
+        ),
         "pinned bits are equal in two processes": bits(a["pinned 0"], user) == bits(a["pinned 1"], user),
         "pinned bits are equal with warm caches": bits(a["pinned 0"], user) == bits(a["pinned warm"], user),
         "pinned bits are equal, compiled and eager": bits(a["pinned 0"], user) == bits(a["pinned eager"], user),

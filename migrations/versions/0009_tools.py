@@ -21,6 +21,7 @@ def upgrade() -> None:
     """Add columns and tables; what is there is a Triton config, of no device in particular."""
     op.add_column("configs", sa.Column("kind", BYTE_TEXT, nullable=False, server_default="triton"))
     op.add_column("entries", sa.Column("device", BYTE_TEXT, nullable=False, server_default=sa.text("''")))
+    op.add_column("entries", sa.Column("is_recorded", sa.Boolean(), nullable=False, server_default=sa.text("true")))
     op.add_column("recordings", sa.Column("origin_id", ID))
     op.create_table(
         "origins",
@@ -65,7 +66,12 @@ def downgrade() -> None:
     for table in ("candidate_sets", "audits"):
         op.execute(sa.delete(sa.table(table)).where(of_entry))
     op.execute(sa.delete(sa.table("override_events")).where(of_config))
-    op.execute(sa.delete(sa.table("entries")).where(sa.column("device") != ""))
+    op.execute(sa.delete(sa.table("entries")).where((sa.column("device") != "") | sa.column("is_recorded").is_(False)))
     op.execute(sa.delete(sa.table("configs")).where(sa.column("kind") != "triton"))
-    for table, column in (("recordings", "origin_id"), ("entries", "device"), ("configs", "kind")):
+    for table, column in (
+        ("recordings", "origin_id"),
+        ("entries", "is_recorded"),
+        ("entries", "device"),
+        ("configs", "kind"),
+    ):
         op.drop_column(table, column)

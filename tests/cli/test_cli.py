@@ -104,6 +104,7 @@ def test_json_of_a_disagreement(cli: Cli, tmp_path: Path) -> None:
         {
             "arch": "sm90", "kernel": "k", "key": "M=1", "tie": False, "sources": 0, "bits": "unknown", "triton": "", "package": "",
             "version": "",
+            "device": "",
             "choices": [
                 {"config": A, "votes": 2, "ranks": [0, 2], "runs": {"demo": [0, 2]}},
                 {"config": B, "votes": 1, "ranks": [1], "runs": {"demo": [1]}},

@@ -20,6 +20,7 @@ triton = pytest.importorskip("triton")
 
 from tuning_registry import merge_records, write  # noqa: E402  # what needs torch waits for it
 from tuning_registry.formats.recordings import read_recording  # noqa: E402  # what needs torch waits for it
+from tuning_registry.model.canonical import config_text  # noqa: E402  # what needs torch waits for it
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")]
 
@@ -78,10 +79,10 @@ def test_pinned_processes_time_nothing_and_give_the_bits_of_eager_launches(recor
 
 
 def test_a_changed_table_counts_over_a_warm_cache(recorded: Any) -> None:
-    folder, _, recording = recorded
+    folder, _, _ = recorded
     changed = folder / "changed"
     changed.mkdir(exist_ok=True)
-    other = {"kwargs": {"BLOCK": 64}, "num_warps": 1, "num_stages": 3}
+    other = json.loads(config_text({"kwargs": {"BLOCK": 64}, "num_warps": 1, "num_stages": 3}))
     write(here(), {KERNEL: {"*": other}}, changed / f"{here()}.json", triton=triton.__version__)
     for tables in (folder / "tables", changed):
         pinned = {"TUNING_REGISTRY_MODE": "pinned", "TUNING_REGISTRY_TABLE_PATH": str(tables)}

@@ -42,14 +42,19 @@ def table(tmp_path: Path) -> Path:
     return write_table(tmp_path / "tables", {NAME: {KEY: stored(three()[0])}})
 
 
-def test_the_flag_counts_until_the_first_launch(table: Path, torch_flag: list[bool]) -> None:
-    assert install(table_path=table, arch=ARCH).mode == "auto"
+def test_the_flag_counts_until_the_first_launch(
+    table: Path, torch_flag: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert install(table_path=table, arch=ARCH, verify_every=3).mode == "auto"
     torch_flag[0] = True
     kernel = autotuner()
     for _ in range(2):
         launch(kernel)
     assert (launched(kernel), kernel.timer.calls) == ([128, 128], 0)
     assert active_policy().mode == "pinned"  # type: ignore[union-attr]
+    assert "never called" not in caplog.text  # the end of a policy, which this is not
+    assert "nothing was tuned" not in caplog.text
 
 
 def test_a_flag_after_the_first_launch_changes_nothing(table: Path, torch_flag: list[bool]) -> None:

@@ -92,7 +92,7 @@ def test_only_rank_0_logs_at_level_info(
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    job(mode="pinned", table_path=table)
+    job(mode="pinned", table_path=table, compile_ahead=False)
     assert lines(caplog) == []
     assert [line.partition(" ")[0] for line in lines(caplog, logging.DEBUG)] == ["pinning", "pinned"]
 
@@ -122,3 +122,16 @@ def test_the_command_shows_both_lines_once_unless_the_script_logs_warnings_only(
     assert said.count("pinning from") == 1  # before the script sets up its logging
     assert said.count("pinned 1 of 2 keys") == is_shown
     assert said.count("miss (") == 1
+
+
+def test_a_job_whose_launches_all_raised_says_so(table: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    def fails(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("illegal memory access")
+
+    install(mode="pinned", arch=ARCH, table_path=table)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        launch(autotuner(behave=fails))
+    uninstall()
+    assert lines(caplog)[-1] == "nothing was pinned: no launch has returned"

@@ -46,7 +46,6 @@ _FOR_PEOPLE: Final = (Format.table, Format.markdown)  # these leave out changes 
         "registry export --arch sm90 -o sm90.json",
         "registry export --arch sm90 --policy fastest --max-regression 5 -o sm90.json",
         "registry export --arch sm90 --generalize 3 --run july",
-        "registry export --to fla --device NVIDIA_H200 -o fla-configs",
     ),
 )
 def export(
@@ -214,19 +213,7 @@ def write_export(made: Export, output: Path | None) -> None:
     for what, count in notes.items():
         if count:
             print_message(f"note: {what.format(count_of(count, 'entry'))}")
-    if made.in_shares:
-        print_message(
-            f"{count_of(made.in_shares, 'entry')} from split runs: each candidate timed by "
-            f"{_ranks(made.fewest_ranks, made.most_ranks)}"
-        )
-    by_time = made.payload["tuning_registry"].get("policy", Policy.MAJORITY) != Policy.MAJORITY
-    if made.unvoted:
-        why = (
-            "neither votes nor timings (see registry status)"
-            if by_time
-            else "no votes; --policy fastest elects them by time"
-        )
-        print_message(f"note: left out {count_of(made.unvoted, 'entry')} from split runs with {why}")
+    _print_timed(made)
     if made.saving is not None:
         print_message(
             f'"*" entries for {count_of(made.saving.kernels, "kernel")} saved {count_of(made.saving.saved, "entry")}; '
@@ -242,12 +229,29 @@ def write_export(made: Export, output: Path | None) -> None:
             f"compile data on {made.compile_data.keys:,} of {count_of(made.entries, 'entry')} in {printable(beside.name)}, "
             "from which jobs compile the kernels in the background"
         )
-    if made.sample is not None:
-        print_message(f"note: {made.sample}")
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
     on = f" on {devices}" if made.devices and set(made.devices) != {UNKNOWN_DEVICE} else ""
     recordings = made.payload["tuning_registry"]["recordings"]
     print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.selection_digest[:16]}")
+
+
+def _print_timed(made: Export) -> None:
+    """Print who timed the candidates, if that is not every rank."""
+    if made.in_shares:
+        print_message(
+            f"{count_of(made.in_shares, 'entry')} from split runs: each candidate timed by "
+            f"{_ranks(made.fewest_ranks, made.most_ranks)}"
+        )
+    by_time = made.payload["tuning_registry"].get("policy", Policy.MAJORITY) != Policy.MAJORITY
+    if made.unvoted:
+        why = (
+            "neither votes nor timings (see registry status)"
+            if by_time
+            else "no votes; --policy fastest elects them by time"
+        )
+        print_message(f"note: left out {count_of(made.unvoted, 'entry')} from split runs with {why}")
+    if made.sample is not None:
+        print_message(f"note: {made.sample}")
 
 
 def _ranks(fewest: int, most: int) -> str:

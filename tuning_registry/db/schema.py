@@ -152,6 +152,8 @@ entries = sa.Table(
     sa.Column("module", ByteText, nullable=False),  # top-level module of the kernel; empty for a bare name
     # The device that the entry is for; empty unless the source of its choices is per device.
     sa.Column("device", ByteText, nullable=False, server_default=sa.text("''")),
+    # False while only curated choices name it: there may be tens of thousands, and queries about votes skip them.
+    sa.Column("is_recorded", sa.Boolean, nullable=False, server_default=sa.text("true")),
 )
 
 configs = sa.Table(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -72,10 +73,15 @@ class StoredBlock:
             places: Positions of the recordings, ascending; by default all.
         """
         median = self.medians.column(candidate, places)
-        if not self.has_percentiles:
-            return (None if math.isnan(one) else (one, math.nan, math.nan) for one in median)
-        p20, p80 = (self.percentiles.column(candidate + offset, places) for offset in (0, len(self.medians)))
-        return (None if math.isnan(three[0]) else three for three in zip(median, p20, p80, strict=True))
+        p20: Iterable[float] = itertools.repeat(math.nan, len(median))
+        p80: Iterable[float] = itertools.repeat(math.nan, len(median))
+        if self.has_percentiles:
+            p20 = self.percentiles.column(candidate, places)
+            p80 = self.percentiles.column(candidate + len(self.medians), places)
+        times = zip(median, p20, p80, strict=True)
+        if not math.isnan(sum(median)):
+            return times
+        return (None if math.isnan(three[0]) else three for three in times)
 
     def load(self) -> TimingBlock:
         """The whole block."""

@@ -45,6 +45,15 @@ class Writing(Reading):
         for chunk in in_chunks(ids):
             self.connection.execute(sa.update(table).where(table.c.id.in_(chunk)).values(superseded_at=now))
 
+    def mark_recorded(self, entry_ids: Sequence[int]) -> None:
+        """Note that recordings name these entries, which only curated choices may have named before."""
+        if not self.scalars(sa.select(schema.curated_choices.c.entry_id).limit(1)):
+            return
+        entries = schema.entries
+        for chunk in in_chunks(entry_ids):
+            wrong = entries.c.id.in_(chunk) & entries.c.is_recorded.is_(False)
+            self.connection.execute(sa.update(entries).where(wrong).values(is_recorded=True))
+
     def revive(self, origin_ids: Sequence[int]) -> None:
         """Let superseded origins count again."""
         for chunk in in_chunks(origin_ids):

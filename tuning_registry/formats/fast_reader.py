@@ -19,7 +19,7 @@ import operator
 from array import array
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -183,11 +183,11 @@ class QuickReader:
     def _packed(self, times: list[Times]) -> bytes:
         """The times of an entry's candidates as `TimedCandidates` keeps them."""
         try:
-            numbers = list(itertools.chain.from_iterable(times))  # type: ignore[arg-type]  # None: a TypeError
+            numbers: list[Any] = list(itertools.chain.from_iterable(times))  # type: ignore[arg-type]  # None: a TypeError
             medians, p20s, p80s = numbers[::3], numbers[1::3], numbers[2::3]
             is_ordered = all(map(operator.le, p20s, medians)) and all(map(operator.le, medians, p80s))
-            if is_ordered and min(p20s, default=1.0) >= SHORTEST_MS and max(p80s, default=1.0) <= LONGEST_MS:  # type: ignore[type-var, operator]  # likewise
-                return array("d", numbers).tobytes()  # type: ignore[type-var]
+            if is_ordered and min(p20s, default=1.0) >= SHORTEST_MS and max(p80s, default=1.0) <= LONGEST_MS:
+                return array("d", numbers).tobytes()
         except TypeError:
             pass
         return array("d", itertools.chain.from_iterable(map(self._possible, times))).tobytes()

@@ -28,7 +28,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import add, mul, sub
+from operator import add, mul, ne, sub
 from typing import Final
 
 from tuning_registry.model.names import ANY_KEY, is_positional, positional_key
@@ -192,12 +192,27 @@ class _Family:
         groups: dict[_Others, dict[tuple[int, ...], list[str]]] = {}
         for key, fields in keys.items():
             groups.setdefault(fields.others, {}).setdefault(self._scaled(fields), []).append(key)
-        self._groups: dict[_Others, Tree] = {others: build(points) for others, points in groups.items()}
+        # By the names of the fields that are not numbers, which are usually the same in all keys; then by their texts.
+        self._groups: dict[tuple[str, ...], dict[tuple[str, ...], Tree]] = {}
+        for others, points in groups.items():
+            named, texts = zip(*others, strict=True)
+            self._groups.setdefault(named, {})[texts] = build(points)
 
     def from_nearest(self, asked: Fields, count: int | None = None) -> Iterator[tuple[int, str]]:
         """The keys with their distances, the nearest first; after `count` keys some may be missing."""
-        trees = [(self._added(asked, others), tree) for others, tree in self._groups.items()]
-        return from_nearest(trees, self._scaled(asked), count)
+        return from_nearest(self._trees(asked), self._scaled(asked), count)
+
+    def _trees(self, asked: Fields) -> Iterator[tuple[int, Tree]]:
+        """The trees of all keys, each with what fields that are not numbers add to the distance of its keys."""
+        names, texts = zip(*asked.others, strict=True)
+        weights = [FIELD_APART * self._weight(name) for name in names]
+        for named, groups in self._groups.items():
+            if named == names and len(set(names)) == len(names):
+                yield from ((sum(map(mul, weights, map(ne, texts, own))), tree) for own, tree in groups.items())
+            else:
+                yield from (
+                    (self._added(asked, tuple(zip(named, own, strict=True))), tree) for own, tree in groups.items()
+                )
 
     def distances(self, keys: Sequence[str]) -> list[list[int]]:
         """The distances of some of the keys to each other."""

@@ -259,7 +259,9 @@ def _settle_mode(session: Session, adapter: Adapter) -> None:
             adapter.settle()
             return
     try:
-        _start(replace(session.policy, mode="pinned"), suspends=True)  # nothing happened under it that an end would tell
+        _start(
+            replace(session.policy, mode="pinned"), suspends=True
+        )  # nothing happened under it that an end would tell
     except PolicyError as error:
         raise LaunchError(f"deterministic algorithms were requested, but kernels cannot be pinned: {error}") from error
 

@@ -86,7 +86,8 @@ class Session:
             if why == coverage.COMPILED and self.policy.in_scope(kernel):
                 warn_once(("not pinned", kernel), "%s is not pinned: it was compiled by torch.compile before install, or where "
                           "tuning_registry cannot see it", kernel)  # fmt: skip
-        log_end(self.policy, self.tables, self.choices, self.misses, self.coverage.reached())
+        reached = {kernel: how for kernel, how in self.coverage.reached().items() if how != coverage.INDUCTOR}
+        log_end(self.policy, self.tables, self.choices, self.misses, reached)
         if self._page is not None and self.policy.mode == "pinned" and current_place().rank == 0:
             guarded("writing the report of the job", self._write_page, self._page, adapter)
 

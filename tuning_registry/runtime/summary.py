@@ -54,7 +54,7 @@ def log_end(
         tables: The tables it pinned from.
         choices: The choices under it.
         misses: The misses under it.
-        reached: Treatment by kernel, of every kernel that was launched.
+        reached: Treatment by kernel, of every kernel of the job that was launched.
     """
     if policy.mode == "off":
         return
@@ -69,7 +69,7 @@ def log_end(
         given = sum(choice.source == "chaos" for choice in choices.latest())
         announce("chaos: %s got configs that depend on the rank", count_of(given, "key"))
     elif policy.mode == "auto":
-        tuned = len(choices.latest())
+        tuned = sum(choice.kernel in reached for choice in choices.latest())
         announce("Triton tuned %s; nothing was recorded or pinned", count_of(tuned, "key"))
     elif policy.mode == "pinned":
         announce("%s", _pinned(tables, choices, misses))

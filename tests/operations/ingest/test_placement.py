@@ -120,7 +120,7 @@ def test_replace_never_loses_a_kind_of_content(store: Store, tmp_path: Path) -> 
     full = version_1({"sm90": {"k": {"M=1": A}}}, timings=timings)
     take(store, write_recording(tmp_path / "1.json", full), run=None)
     less = version_1({"sm90": {"k": {"M=1": B}}})
-    with pytest.raises(ConflictError, match="holds no timings, but rank 0 of run 'job-1' in the database does"):
+    with pytest.raises(ConflictError, match="has no timings, but rank 0 of run 'job-1' in the database has"):
         take(store, write_recording(tmp_path / "2.json", less), run=None, replace=True)
 
 

@@ -148,7 +148,8 @@ def test_memory_that_ranks_share_is_skipped(tmp_path: Path, monkeypatch: pytest.
     fake = types.SimpleNamespace(is_symm_mem_tensor=lambda tensor: tensor.numel() == 41)
     monkeypatch.setitem(sys.modules, "torch.distributed._symmetric_memory", fake)
     assert (
-        recorded(tmp_path, kernel(None), torch.zeros(40), torch.zeros(41), 16).skipped == "y is memory that ranks share"
+        recorded(tmp_path, kernel(None), torch.zeros(40), torch.zeros(41), 16).skipped
+        == "y is in memory that ranks share"
     )
 
 

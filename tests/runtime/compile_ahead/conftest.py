@@ -73,4 +73,4 @@ def table(recorded: Path) -> Path:
 def recording(recorded: Path) -> Any:
     """The recording."""
     (file,) = recorded.glob("rec*.json")
-    return read_recording(str(file))
+    return read_recording(file)

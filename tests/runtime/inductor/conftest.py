@@ -20,12 +20,17 @@ class Machine:
         timed: Candidates that Inductor timed.
         launched: Candidates that were launched.
         broken: Candidates that do not compile.
+        stores_cubins: Whether launchers are those of a model in C++.
         times: Milliseconds by candidate; 1.0 for the others.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self._monkeypatch = monkeypatch
         self._folder = folder
+        self.stores_cubins = False
+        monkeypatch.setattr(
+            "torch._inductor.runtime.triton_heuristics.CachingAutotuner.save_cpu_kernel", lambda *_: None
+        )
         self.broken: set[str] = set()
         self.times: dict[str, float] = {}
         self.new_process()
@@ -57,7 +62,7 @@ class Machine:
         scope: dict[str, Any] = {"launched": self.launched}
         exec(source, scope)
         launcher = scope["launcher"]
-        launcher.config, launcher.cache_hash, launcher.store_cubin = config, "hash", False
+        launcher.config, launcher.cache_hash, launcher.store_cubin = config, "hash", self.stores_cubins
         launcher.n_regs = launcher.n_spills = launcher.shared = 0
         return SimpleNamespace(config=config, kernel=SimpleNamespace(hash="ab"), make_launcher=lambda: launcher)
 

@@ -295,16 +295,73 @@ def test_a_triton_op_is_seen_through(machine: Machine, kernels: Any, tmp_path: P
         machine.new_process()
 
 
-def test_a_dynamic_size_is_pinned_for_the_first_call_and_reported(
-    machine: Machine, kernels: Any, tmp_path: Path
-) -> None:
+def test_each_value_of_a_dynamic_size_is_pinned(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     pin(tmp_path, {KEY: config(128, 2), f"n=2000{DTYPES}": config(64, 4)})
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    for size in (1000, 2000, 1900, 1000):
+        compiled(torch.ones(size))
+    assert machine.of(machine.timed) == []
+    assert machine.of(machine.launched) == [ALL[2], ALL[1], ALL[1], ALL[2]]
+    assert [(c.key.partition("|")[0], c.source) for c in choice_log() if c.kernel == ADD] == [
+        ("n=1000", "table"), ("n=1900", "nearest"), ("n=2000", "table"),
+    ]  # fmt: skip
+    assert [(miss.key, miss.source) for miss in coverage_report().misses] == [(f"n=1900{DTYPES}", "nearest")]
+    assert not [gap for gap in coverage_report().not_covered if gap[0] == ADD]
+
+
+def test_code_in_cpp_has_one_config_for_a_dynamic_size(machine: Machine, kernels: Any, tmp_path: Path) -> None:
+    pin(tmp_path, {KEY: config(128, 2), f"n=2000{DTYPES}": config(64, 4)})
+    machine.stores_cubins = True
     compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
     for size in (1000, 2000):
         compiled(torch.ones(size))
-    assert machine.of(machine.compiled) == [ALL[2]]
     assert machine.of(machine.launched) == [ALL[2], ALL[2]]
-    assert [c.key for c in choice_log() if c.kernel == ADD] == [KEY]
+    assert [kernel for kernel, why in coverage_report().not_covered if "for all sizes" in why] == [ADD]
+
+
+def test_a_dynamic_size_is_refused_at_its_launch(machine: Machine, kernels: Any, tmp_path: Path) -> None:
+    pin(tmp_path, {KEY: config(128, 2)}, on_miss="error")
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    compiled(torch.ones(1000))
+    with pytest.raises(LaunchError, match="n=2000"):
+        compiled(torch.ones(2000))
+    assert machine.of(machine.launched) == [ALL[2]]
+
+
+def test_a_dynamic_size_whose_config_does_not_compile_gets_another_one(
+    machine: Machine, kernels: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pin(tmp_path, {KEY: config(128, 2)})
+    machine.broken = {ALL[2]}
+    run(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    assert len(machine.of(machine.launched)) == 1
+    assert [r.message for r in caplog.records if "launching another one" in r.message]
+
+
+def test_pruning_of_a_dynamic_kernel_holds(machine: Machine, kernels: Any, tmp_path: Path) -> None:
+    pin(tmp_path, {KEY: config(64, 4), f"n=1200{DTYPES}": config(256, 2)}, kernel=ADD.replace("add", "pruned"))
+    run(lambda x: kernels.call(kernels.pruned, x), dynamic=True)
+    assert machine.of(machine.launched, "pruned") == ["pruned BLOCK=256 w2"]
+    assert [(miss.reason, miss.source) for miss in coverage_report().misses] == [("pruned away", "nearest")]
+    assert coverage_report().faults == {}
+
+
+def test_a_ban_holds_for_dynamic_sizes(machine: Machine, kernels: Any, tmp_path: Path) -> None:
+    ban = {"kernel": ADD, "key": "*", "action": "ban", "config": config(64, 2), "reason": "it is wrong", "author": "me"}
+    pin(tmp_path, {KEY: config(128, 2)}, extra={"overrides": [ban]}, on_miss="min_cost")
+    run(lambda x: kernels.call(kernels.add, x), 77, dynamic=True)
+    assert ALL[0] not in machine.compiled
+    assert machine.of(machine.launched) == [ALL[1]]
+
+
+def test_inductor_tunes_a_dynamic_size_once_and_that_is_reported(
+    machine: Machine, kernels: Any, tmp_path: Path
+) -> None:
+    pin(tmp_path, {KEY: config(128, 2)}, on_miss="tune")
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    for size in (1000, 2000):
+        compiled(torch.ones(size))
+    assert machine.of(machine.timed) == ALL
     assert [why for kernel, why in coverage_report().not_covered if kernel == ADD] == [
         "torch.compile made one config for all sizes of a dynamic dimension, chosen for the sizes of the first call"
     ]

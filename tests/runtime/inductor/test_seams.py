@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -206,7 +206,7 @@ def test_ranks_that_differ_in_a_compiled_kernel_are_found(machine: Machine, tmp_
     assert differing == [ADD, "torch._inductor.triton_poi_fused_add_1"]
 
 
-def test_a_launcher_without_code_gives_no_arguments() -> None:
-    from tuning_registry.runtime.inductor.generated import launch_arguments
+def test_a_launcher_without_code_has_no_names() -> None:
+    from tuning_registry.runtime.inductor.generated import launch_names
 
-    assert launch_arguments(SimpleNamespace(launchers=[print]), (1, 2)) == {}
+    assert launch_names(print) == ()

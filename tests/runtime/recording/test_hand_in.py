@@ -204,7 +204,7 @@ def test_a_server_that_hangs_keeps_neither_the_file_from_being_written_nor_the_e
     ending.join(20)
     assert not ending.is_alive()
     assert len(files_of(tmp_path)) == 1
-    assert f"the recording stays in {recorder.file}" in caplog.text
+    assert f"run: registry ingest {recorder.file}" in caplog.text
 
 
 @pytest.mark.usefixtures("ranked")

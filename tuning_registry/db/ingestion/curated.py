@@ -47,7 +47,8 @@ def write_curated(transaction: Writing, batch: Batch, plan: CuratedPlan, now: st
         return 0
     environments = insert_environments(transaction, batch, plan.inserts)
     origins = insert_origins(transaction, plan.inserts, environments, now)
-    entries, new = insert_entries(transaction, batch, {entry for one in plan.inserts for entry, _ in one.choices})
+    chosen = {entry for one in plan.inserts for entry, _ in one.choices}
+    entries, new = insert_entries(transaction, batch, chosen, is_recorded=False)
     configs = insert_configs(transaction, batch, {config for one in plan.inserts for _, config in one.choices})
     rows = sorted(
         (entries[entry], origins[one.digest], configs[config]) for one in plan.inserts for entry, config in one.choices

@@ -52,14 +52,16 @@ def write_plan(
     return _Ingestion(transaction, batch, ids, list(plan.grows.values()), report).write()
 
 
-def insert_entries(transaction: Writing, batch: Batch, numbers: AbstractSet[int]) -> tuple[dict[int, int], int]:
-    """Ids of entries by their number in the batch, and how many were inserted."""
+def insert_entries(
+    transaction: Writing, batch: Batch, numbers: AbstractSet[int], *, is_recorded: bool = True
+) -> tuple[dict[int, int], int]:
+    """Ids of entries by their number in the batch, and how many were inserted; `is_recorded` applies to these."""
     rows: dict[str, dict[str, Any]] = {}
     digests: dict[int, str] = {}
     for number in sorted(numbers):
         arch, kernel, key = batch.entries[number]
         digest = digests[number] = batch.entry_digest(number)
-        rows[digest] = {"arch": arch, "kernel": kernel, "key": key, "device": batch.devices[number],
+        rows[digest] = {"arch": arch, "kernel": kernel, "key": key, "device": batch.devices[number], "is_recorded": is_recorded,
                         "lookup_key": lookup_key(key), "module": top_module(kernel)}  # fmt: skip
     ids, new = transaction.insert_missing(schema.entries, rows)
     return {number: ids[digest] for number, digest in digests.items()}, new
@@ -126,6 +128,7 @@ class _Ingestion:
         numbers |= {entry for _, entry, _, _ in self._observed} | {entry for _, entry, _ in self._audited}
         numbers |= {entry for entry, _, _ in self._compiled}
         self._entry_ids, new = insert_entries(self._transaction, self._batch, numbers)
+        self._transaction.mark_recorded(sorted(self._entry_ids.values()))
         return new
 
     def _insert_configs(self) -> None:

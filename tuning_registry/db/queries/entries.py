@@ -16,21 +16,28 @@ def shapes(selection: Selection) -> sa.Select[Any]:
     """Which shape is each entry a spelling of? Columns: id, arch, kernel, lookup_key, module, device."""
     shape = (entries.c.arch, entries.c.kernel, entries.c.lookup_key, entries.c.module, entries.c.device)
     query = sa.select(entries.c.id, *shape)
+    if not selection.curated:
+        query = query.where(entries.c.is_recorded)
     chosen = entries_chosen(selection)
     return query if chosen is None else query.where(entries.c.id.in_(chosen))
 
 
 def kernels(arch: str) -> sa.Select[Any]:
-    """Which kernels have an entry on this architecture?"""
-    return sa.select(entries.c.kernel).where(entries.c.arch == arch).distinct().order_by(entries.c.kernel)
+    """Which recorded kernels have an entry on this architecture?"""
+    return (
+        sa.select(entries.c.kernel)
+        .where(entries.c.arch == arch, entries.c.is_recorded)
+        .distinct()
+        .order_by(entries.c.kernel)
+    )
 
 
 def with_many_keys(most: int) -> sa.Select[Any]:
-    """Which kernels have more keys than this, on no device in particular? Columns: arch, kernel, number."""
+    """Which recorded kernels have more keys than this? Columns: arch, kernel, number."""
     number = sa.func.count()
     groups = (
         sa.select(entries.c.arch, entries.c.kernel, number.label("number"))
-        .where(entries.c.device == "")
+        .where(entries.c.is_recorded)
         .group_by(entries.c.arch, entries.c.kernel)
     )
     return groups.having(number > most).order_by(entries.c.arch, entries.c.kernel)

@@ -22,17 +22,24 @@ from tuning_registry.model.selection import MISSING, Selection
 
 
 def entries_chosen(selection: Selection) -> sa.Select[Any] | None:
-    """Which entries have this architecture, kernel, key and device? None if the selection names none of them."""
-    query = sa.select(entries.c.id)
+    """Which entries have this architecture, kernel, key and device? None if the selection names none of them.
+
+    Leaves out entries that only curated choices name, unless these count: tens of thousands may be there.
+    """
+    conditions: list[sa.ColumnElement[bool]] = []
     if selection.arch is not None:
-        query = query.where(entries.c.arch == selection.arch)
-    if selection.kernel is not None:
-        query = query.where(_kernel_is(selection.kernel))
-    if selection.lookup_keys:
-        query = query.where(entries.c.lookup_key.in_(selection.lookup_keys))
+        conditions.append(entries.c.arch == selection.arch)
     if selection.device is not None:
-        query = query.where(entries.c.device == selection.device)
-    return None if query.whereclause is None else query
+        conditions.append(entries.c.device == selection.device)
+    if selection.lookup_keys:
+        conditions.append(entries.c.lookup_key.in_(selection.lookup_keys))
+    if selection.kernel is not None:
+        conditions.append(_kernel_is(selection.kernel))
+    if not conditions:
+        return None
+    # SQLite tests them in this order, and a pattern costs a call into Python.
+    recorded = [] if selection.curated else [entries.c.is_recorded]
+    return sa.select(entries.c.id).where(*recorded, *conditions)
 
 
 def _kernel_is(kernel: str) -> sa.ColumnElement[bool]:

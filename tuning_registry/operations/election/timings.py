@@ -159,7 +159,10 @@ class Timings:
             every = None if len(places) == len(block.recordings) else places
             for number, config in enumerate(block.configs if places else ()):
                 column = block.medians.column(number, every)
-                found.setdefault(config, []).extend(None if math.isnan(one) else one for one in column)
+                failed = math.isnan(sum(column))
+                found.setdefault(config, []).extend(
+                    [None if math.isnan(one) else one for one in column] if failed else column
+                )
         return found
 
     def columns(
@@ -188,7 +191,7 @@ class Timings:
                 if config_ids is not None and config not in config_ids:
                     continue
                 column = block.medians.column(number, every)
-                if not any(map(math.isnan, column)):
+                if not math.isnan(sum(column)):
                     yield config, whose, column
                     continue
                 worked = [(one, time) for one, time in zip(whose, column, strict=True) if not math.isnan(time)]

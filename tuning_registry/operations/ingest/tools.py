@@ -11,7 +11,7 @@ from tuning_registry.errors import ConflictError, UsageError
 from tuning_registry.formats.plugin import Format, ToolFile
 from tuning_registry.formats.plugins import Plugins
 from tuning_registry.model.devices import UNKNOWN_ARCH, arch_of_device
-from tuning_registry.model.names import normal_arch
+from tuning_registry.model.names import normal_arch, normal_distribution
 from tuning_registry.model.records import ByEntry, Recording
 from tuning_registry.operations.ingest.options import IngestOptions
 
@@ -83,11 +83,12 @@ class ToolReader:
 
 
 def _placed(recording: Recording, options: IngestOptions) -> Recording:
-    """A recording with the architecture and device that the user states, if it states none.
+    """A recording with the project's version, architecture and device that the user states, if it states none.
 
     Raises:
         ConflictError: It states others.
     """
+    recording = _with_version(recording, options)
     if options.device is not None:
         if recording.device not in {"", options.device}:
             raise ConflictError(
@@ -101,6 +102,21 @@ def _placed(recording: Recording, options: IngestOptions) -> Recording:
     if stated:
         raise ConflictError(f"{recording.file}: --arch {options.arch}, but the file is for {min(stated)}")
     return _at(recording, arch)
+
+
+def _with_version(recording: Recording, options: IngestOptions) -> Recording:
+    """A recording with the version of the project that ships it."""
+    origin = recording.origin
+    assert origin is not None
+    packages = {normal_distribution(name): version for name, version in options.packages.items()}
+    stated = packages.get(normal_distribution(origin.project)) if origin.project else None
+    if stated is None or stated == origin.version:
+        return recording
+    if origin.version:
+        raise ConflictError(
+            f"{recording.file}: --package {origin.project}={stated}, but the file is of version {origin.version}"
+        )
+    return replace(recording, origin=replace(origin, version=stated))
 
 
 def _at(recording: Recording, arch: str) -> Recording:

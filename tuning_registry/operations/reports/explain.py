@@ -92,7 +92,8 @@ def _similar_kernels(reading: Reading, selection: Selection) -> list[str]:
 
 def _other_archs(reading: Reading, selection: Selection) -> list[str]:
     rows = reading.rows(queries.entries.shapes(replace(selection, arch=None)))
-    return sorted({row["arch"] for row in rows} - {selection.arch})
+    archs = {row["arch"] for row in rows}
+    return [] if selection.arch in archs else sorted(archs)  # known here, but no vote passes the filters
 
 
 def _nearest(every: Sequence[EntryVotes], key: str) -> list[NearKey]:

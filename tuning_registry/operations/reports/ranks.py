@@ -43,7 +43,7 @@ class Rank(Result):
         rank: Rank in it; None for a recording that belongs to no rank (a Triton cache folder).
         host, device: As recorded; None if unknown.
         votes: Votes that it cast.
-        dissenting: Its votes for another config than the winner of the entry's version group.
+        dissenting: Its votes against the winner of the entry's version group.
         timings: Number of (entry, config) pairs behind `time_ratio`.
         time_ratio: The median of its times over the fleet's median of the same (entry, config). 1.2 means 20 %
             slower than the fleet. None if it shares no timing with another rank.

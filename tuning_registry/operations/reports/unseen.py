@@ -15,6 +15,7 @@ from tuning_registry.model.canonical import load_config
 from tuning_registry.model.globs import is_glob, matches_kernel
 from tuning_registry.model.kinds import Kind, kind_of
 from tuning_registry.model.names import ANY_KEY, bare_name
+from tuning_registry.model.packages import GROUP
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.slowdowns import FAILED
 from tuning_registry.operations.election.tally import Winner
@@ -70,7 +71,7 @@ class PredictedLaunch(Result):
 
     Attributes:
         arch, kernel, key: What is launched.
-        triton, package, version: The version group of the votes; empty for a table and if unknown.
+        triton, package, version, device: The version group of the votes; empty for a table and if unknown.
         config: Canonical text of the config; None if only the job's candidates decide.
         source: `table` (it has an entry), `nearest`, or `min_cost` (no recorded key can be compared).
         why: The reason, in one sentence.
@@ -88,6 +89,7 @@ class PredictedLaunch(Result):
     triton: str = ""
     package: str = ""
     version: str = ""
+    device: str = ""
     nearest: NearKey | None = None
     ranked: tuple[RankedConfig, ...] = ()
     banned: tuple[str, ...] = ()
@@ -104,9 +106,7 @@ class PredictedLaunch(Result):
             "nearest_key": self.nearest.key if self.nearest else None,
             "ranked": [one.to_dict() for one in self.ranked],
             "banned": [load_config(text) for text in self.banned],
-            "triton": self.triton,
-            "package": self.package,
-            "version": self.version,
+            **{name: getattr(self, name) for name in GROUP},
         }
 
     def __str__(self) -> str:
@@ -126,13 +126,14 @@ def predict_launches(election: Election, key: str) -> Iterator[PredictedLaunch]:
         if kind_of(entry.config) is not Kind.TRITON:
             continue
         groups.setdefault((entry.kernel, entry.group), []).append(entry)
-    for (kernel, (triton, package, version)), entries in groups.items():
+    for (kernel, _), entries in groups.items():
         texts = {entry.key: entry.config for entry in entries}
         if is_glob(key) or ANY_KEY in texts:
             continue
         evidence = make_evidence({kernel: texts}, entries, election.votes)
         table = table_of_kernel(entries[0].arch, kernel, texts, evidence.document, election.overrides)
-        yield replace(predict_launch(table, kernel, key), triton=triton, package=package, version=version)
+        launch, one = predict_launch(table, kernel, key), entries[0]
+        yield replace(launch, triton=one.triton, package=one.package, version=one.version, device=one.device)
 
 
 def table_of_kernel(

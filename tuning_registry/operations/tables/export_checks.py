@@ -83,11 +83,9 @@ def refuse_gaps(election: Election) -> None:
     gaps = [(gap, left) for gap in shared if (left := _untimed(gap, election.overrides))]
     if gaps:
         untimed = sum(left for _, left in gaps)
-        first, _ = gaps[0]
         raise SelectionError(
-            f"no rank of a split run has timed {count_of(untimed, 'candidate')} of {count_of(len(gaps), 'entry')} (first: "
-            f"{first.kernel} {first.key}). Nothing was written. Run the job again with the same --split and --record-path, "
-            "which times only what is missing, or pin the entry. registry status lists it"
+            f"split runs have not timed {count_of(untimed, 'candidate')} of {count_of(len(gaps), 'entry')}, listed by registry "
+            "status. Nothing was written. Run the job again with the same --split and --record-path, or pin the entries"
         )
 
 

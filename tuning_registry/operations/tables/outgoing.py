@@ -47,7 +47,7 @@ def write_format(
     if not writer.can_write:
         raise UsageError(f"--to {name}: this format is read, not written")
     with store.reading() as reading:
-        election = elect_entries(reading, selection, policy)
+        election = elect_entries(reading, selection, policy, every_choice=True)
         votes = election.votes
         check_packages(votes)
         if not election.entries:

@@ -94,8 +94,8 @@ class CompileAhead:
         file = _file_of(table)
         if file is None:
             name = compile_file_of(Path(table.provenance["file"]), table.digest)
-            announce("kernels are not compiled ahead: there is no %s; registry export writes it if the recordings have "
-                     "compile data", name)  # fmt: skip
+            debug("kernels are not compiled ahead: there is no %s; registry export writes it if the recordings have "
+                  "compile data", name)  # fmt: skip
             return
         try:
             data = read_compile_file(file)

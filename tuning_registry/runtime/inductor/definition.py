@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tuning_registry.errors import FormatError
-from tuning_registry.model.canonical import DEFAULTS
-from tuning_registry.runtime.inductor.notes import KeyField, find_config
-from tuning_registry.runtime.triton.keys import Call, shape_key
+from tuning_registry.model.canonical import DEFAULTS, live_config_text
+from tuning_registry.runtime.inductor.notes import KeyField, Note, find_config
+from tuning_registry.runtime.pinning.decision import Decision
+from tuning_registry.runtime.triton.keys import Call, shape_key, source_hash
 
 
 class Definition(NamedTuple):
@@ -20,13 +21,13 @@ class Definition(NamedTuple):
             graph was traced with.
         candidates: The autotuner's config for each config of Inductor; None for one that it does not launch as stated.
         key: The fields of the shape key; None if the call has none.
-        is_open: Whether a size in the key is not known before the launch.
+        is_dynamic: Whether a size in the key is dynamic, and so not known before the launch.
     """
 
     call: Call
     candidates: list[Any]
     key: tuple[KeyField, ...] | None
-    is_open: bool
+    is_dynamic: bool
 
 
 class _Tensor:
@@ -57,7 +58,7 @@ def define(kernel: Any, configs: Sequence[Any], arguments: Mapping[str, Any]) ->
                 dynamic[name] = values[name]
     call = Call(autotuner, (), values)
     key = _key_fields(call, dynamic)
-    return Definition(call, candidates, key, any(not isinstance(f, str) and f[1] is None for f in key or ()))
+    return Definition(call, candidates, key, any(not isinstance(field, str) for field in key or ()))
 
 
 def _autotuner_of(kernel: Any, configs: Sequence[Any]) -> tuple[Any, list[Any]] | None:
@@ -130,3 +131,35 @@ def _key_fields(call: Call, dynamic: Mapping[str, int | None]) -> tuple[KeyField
 
 def _known(keys: Iterable[str], arguments: Mapping[str, Any]) -> list[str]:
     return [name for name in keys if name in arguments]
+
+
+def unique(candidates: Iterable[Any]) -> list[Any]:
+    """Objects in their order, each once and none that is None."""
+    return list({id(one): one for one in candidates if one is not None}.values())
+
+
+def positions(candidates: Sequence[Any], chosen: Sequence[Any]) -> list[int]:
+    """The positions of the configs to compile: those of the chosen candidates in their order; all if none is chosen."""
+    places = [next(i for i, candidate in enumerate(candidates) if candidate is one) for one in chosen]
+    return places or list(range(len(candidates)))
+
+
+def _texts(configs: Iterable[Any]) -> tuple[str, ...]:
+    texts = (live_config_text(config) for config in configs if config is not None)
+    return tuple(dict.fromkeys(text for text in texts if text is not None))
+
+
+def note_of(defined: Definition, kept: Sequence[int], decisions: Sequence[Decision[Any]], is_fused: bool) -> Note:
+    """The note of a definition, for the configs that are kept."""
+    call = defined.call
+    function = getattr(call.autotuner, "base_fn", call.autotuner)
+    while hasattr(function, "fn"):
+        function = function.fn
+    return Note(
+        module=str(function.__module__), function=function.__name__, source=source_hash(call.autotuner), key=defined.key,
+        declared=_texts(call.autotuner.configs),
+        configs=_texts(defined.candidates[i] for i in kept),
+        decisions=tuple((None if d.candidate is None else live_config_text(d.candidate), d.source, d.miss, *d.entry)
+                        for d in decisions),
+        is_fused=is_fused,
+    )  # fmt: skip

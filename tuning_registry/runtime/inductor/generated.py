@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.triton.keys import source_hash
 
 OWN: Final = "torch._inductor"  # the module that Inductor's own kernels and templates go by
@@ -49,8 +51,31 @@ def code_key(autotuner: Any) -> str:
     return "|".join([*fields, f"source={(source_hash(autotuner) or '')[:16]}"])
 
 
-def launch_arguments(autotuner: Any, args: tuple[Any, ...]) -> dict[str, Any]:
-    """The arguments of a launch by name; Inductor compiles a launcher with the names that it takes."""
-    code = getattr(autotuner.launchers[0], "__code__", None)
-    names = () if code is None else code.co_varnames[: code.co_argcount]
-    return dict(zip(names, args, strict=False))
+def launch_names(launcher: Any) -> Sequence[str]:
+    """The names of a launcher's arguments; Inductor compiles it with the names that it takes."""
+    code = getattr(launcher, "__code__", None)
+    names: Sequence[str] = () if code is None else code.co_varnames[: code.co_argcount]
+    return names
+
+
+def dispatching(launchers: Sequence[Any], places: Sequence[int], choose: Callable[[tuple[Any, ...]], Any]) -> Any:
+    """A launcher that chooses among launchers for each combination of sizes.
+
+    Args:
+        launchers: The launchers; if choosing fails, the first one is launched.
+        places: The positions of the sizes in the arguments of a launch.
+        choose: Returns the launcher for the arguments of a launch.
+    """
+    chosen: dict[tuple[Any, ...], Any] = {}
+
+    def launcher(*args: Any, **kwargs: Any) -> Any:
+        sizes = tuple([args[place] for place in places])
+        found = chosen.get(sizes)
+        if found is None:
+            found = chosen[sizes] = guarded("pinning a compiled kernel", choose, args) or launchers[0]
+        return found(*args, **kwargs)
+
+    vars(launcher).update(vars(launchers[0]))
+    # Later releases build a faster form of one that is static, from the code and globals of the function.
+    vars(launcher).pop("_is_static", None)
+    return launcher

@@ -10,13 +10,14 @@ from tuning_registry.model.canonical import dump_json, live_config_text, text_di
 from tuning_registry.model.names import bare_name
 from tuning_registry.runtime.choices import Choice
 from tuning_registry.runtime.guard import warn_once
-from tuning_registry.runtime.inductor.definition import Definition, define
+from tuning_registry.runtime.inductor.definition import define, note_of, positions, unique
 from tuning_registry.runtime.inductor.generated import (
     OWN,
     code_key,
     code_name,
+    dispatching,
     function_name,
-    launch_arguments,
+    launch_names,
     may_have_kernels,
 )
 from tuning_registry.runtime.inductor.notes import VERSION, CompiledCall, CompiledKernel, Note, decision_of
@@ -26,7 +27,7 @@ from tuning_registry.runtime.job.place import current_place
 from tuning_registry.runtime.pinning.decision import Decision
 from tuning_registry.runtime.session import Session
 from tuning_registry.runtime.triton import coverage, watch
-from tuning_registry.runtime.triton.keys import kernel_name, source_hash
+from tuning_registry.runtime.triton.keys import kernel_name
 
 _LONGEST: Final = 200  # of a key that describes inputs; longer ones are shown by their digest
 # The fields of a policy that decide what a pinned launch gets.
@@ -59,7 +60,8 @@ class CompiledLaunches:
     def cache_tag(self, details: Any) -> str:
         """What the key of Inductor's caches has to hold for a graph with kernels of the user; empty for other graphs.
 
-        It is made of everything that decides what the generated code holds: equal tags mean equal notes.
+        It is made of everything that decides what the generated code holds: equal tags mean equal notes. See
+        docs/decisions.md, D-compile-2.
 
         Raises:
             LaunchError: A stated table cannot be used.
@@ -77,7 +79,7 @@ class CompiledLaunches:
 
     @property
     def _leaves_notes(self) -> bool:
-        """Whether generated code gets notes. In mode `auto` it does not, so that Inductor's caches stay as they are."""
+        """Whether generated code gets notes; not in mode `auto`. See docs/decisions.md, D-compile-6."""
         return self._session.pins or self._policy.mode == "record"
 
     def plan(self, kernel: Any, configs: Sequence[Any], arguments: Mapping[str, Any], *, is_fused: bool) -> Plan | None:
@@ -93,17 +95,19 @@ class CompiledLaunches:
             return None
         decisions: list[Decision[Any]] = []
         pruned: list[Any] = []
-        name = defined.call.kernel
-        if self._session.pins and self._policy.in_scope(name) and not defined.is_open:
-            pruned = _unique(candidate for candidate in defined.candidates if candidate is not None)
-            decisions = self._session.decide_compiled(defined.call, pruned)
-            if decisions[0].candidate is None:  # Inductor times what is not banned
-                pruned = list(self._session.allowed(defined.call, pruned))
-        kept = _kept(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
-        return Plan(_note_of(defined, kept, decisions, is_fused).literal(), kept)
+        if self._session.pins and self._policy.in_scope(defined.call.kernel):
+            pruned = unique(defined.candidates)
+            if not defined.is_dynamic:
+                decisions = self._session.decide_compiled(defined.call, pruned)
+            pruned = list(self._session.allowed(defined.call, pruned))  # what Inductor may time, or dispatch to
+        kept = positions(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
+        return Plan(note_of(defined, kept, decisions, is_fused).literal(), kept)
 
     def loaded(self, autotuner: Any, *, was_cached: bool) -> None:
-        """Note the choice for a kernel whose candidates are compiled, if nothing is left to be timed."""
+        """Note the choice for a kernel whose candidates are compiled, if nothing is left to be timed.
+
+        See docs/decisions.md, D-compile-3.
+        """
         note = Note.of(autotuner)
         if note is None:
             self._loaded_without_note(autotuner, was_cached)
@@ -112,7 +116,10 @@ class CompiledLaunches:
         name = kernel_name(kernel)
         session.coverage.cover(name)
         if not self._policy.in_scope(name):
-            session.coverage.reach(name, coverage.OUT_OF_SCOPE, note.count)
+            session.coverage.reach(name, coverage.OUT_OF_SCOPE, len(kernel.configs))
+            return
+        if note.is_dynamic and session.pins and len(autotuner.launchers) > 1 and not self._times_misses(name):
+            self._dispatch(autotuner, kernel)
             return
         if note.is_dynamic:
             session.coverage.gap(name, "", coverage.DYNAMIC)
@@ -138,7 +145,7 @@ class CompiledLaunches:
                     self._note_untimed(autotuner, kernel, key, was_cached)
                 return
             if candidate is None:  # it has no text; the generated code has no other candidate that was decided on
-                session.coverage.reach(call.kernel, coverage.PINNED, kernel.note.count)
+                session.coverage.reach(call.kernel, coverage.PINNED, len(kernel.configs))
                 return
             if self._keep(autotuner, kernel, candidate):
                 session.note_compiled(call, key, decision)
@@ -148,29 +155,49 @@ class CompiledLaunches:
                               call.kernel, key or "(none)", candidate.text)  # fmt: skip
                 return
 
-    def choose(self, autotuner: Any, args: tuple[Any, ...]) -> bool:
-        """Choose for a kernel whose key was not known before its first launch; False leaves it to Inductor.
+    def _dispatch(self, autotuner: Any, kernel: CompiledKernel) -> None:
+        """Let each launch of a kernel with dynamic sizes choose for its sizes, as eager launches do.
+
+        See docs/decisions.md, D-compile-5.
+        """
+        launchers, note = list(autotuner.launchers), kernel.note
+        names = launch_names(launchers[0])
+        places = [names.index(field[0]) for field in note.key or () if not isinstance(field, str) and field[0] in names]
+
+        def choose(args: tuple[Any, ...]) -> Any:
+            return self._launcher_for(kernel, launchers, note.key_of(dict(zip(names, args, strict=False))))
+
+        if getattr(launchers[0], "store_cubin", False):  # Inductor generates C++, which launches one config
+            self._session.coverage.gap(kernel_name(kernel), "", coverage.DYNAMIC)
+            autotuner.launchers = [self._launcher_for(kernel, launchers, note.key_of())]
+        else:
+            autotuner.launchers = [dispatching(launchers, places, choose)]
+
+    def _times_misses(self, name: str) -> bool:
+        """Whether keys that the table does not have are left to Inductor, whose one choice then serves all sizes."""
+        return self._policy.on_miss == "tune" or self._policy.is_invariant(name)
+
+    def _launcher_for(self, kernel: CompiledKernel, launchers: Sequence[Any], key: str | None) -> Any:
+        """The launcher for the key of a launch.
 
         Raises:
             LaunchError: The policy refuses the launch.
         """
-        if not self._session.pins:
-            return False
-        note = Note.of(autotuner)
-        if note is None:
-            if getattr(autotuner, "custom_kernel", False):
-                self._warn_unpinned(function_name(autotuner))
-            return False
-        kernel = CompiledKernel(note)
-        if note.decisions or not self._policy.in_scope(kernel_name(kernel)):
-            return False
-        key = note.key_of(launch_arguments(autotuner, args))
         call = CompiledCall(kernel, key)
         for decision in self._session.decide_compiled(call, kernel.candidates):
-            if decision.candidate is not None and self._keep(autotuner, kernel, decision.candidate):
-                self._session.note_compiled(call, key, decision)
-                return True
-        return False
+            for launcher in launchers:
+                if kernel.find(launcher.config) is decision.candidate:
+                    self._session.note_compiled(call, key, decision)
+                    return launcher
+        allowed = self._session.allowed(call, kernel.candidates)
+        warn_once(("failed", call.kernel, key), "%s, key %s: the config that was chosen did not compile under torch.compile, or "
+                  "does not fit the device; launching another one. Record this key and export it.", call.kernel, key)  # fmt: skip
+        return next((one for one in launchers if kernel.find(one.config) in allowed), launchers[0])
+
+    def choose(self, autotuner: Any) -> None:
+        """Warn if Inductor is about to time a kernel that should be pinned."""
+        if self._session.pins and Note.of(autotuner) is None and getattr(autotuner, "custom_kernel", False):
+            self._warn_unpinned(function_name(autotuner))
 
     def timed(self, autotuner: Any, args: tuple[Any, ...], timings: Mapping[Any, float]) -> None:
         """Record the winner that Inductor is about to choose, and the times of all candidates."""
@@ -185,7 +212,13 @@ class CompiledLaunches:
                 measured[candidate] = min(time_ms, measured[candidate])
         best = kernel.find(min(timings, key=lambda launcher: timings[launcher]).config)
         if best is not None and not note.is_fused:
-            self._tuned(kernel, note.key_of(launch_arguments(autotuner, args)), best, measured, watch.TIMED)
+            self._tuned(
+                kernel,
+                note.key_of(dict(zip(launch_names(autotuner.launchers[0]), args, strict=False))),
+                best,
+                measured,
+                watch.TIMED,
+            )
 
     def chosen(self, autotuner: Any, launcher: Any) -> None:
         """Note Inductor's choice for one of its own kernels."""
@@ -250,29 +283,3 @@ class CompiledLaunches:
             if bare_name(kernel) == function and self._policy.in_scope(kernel):
                 warn_once(("not pinned", kernel), "%s is not pinned: Inductor tunes it under torch.compile, and its generated "
                           "code does not tell what it was made from", kernel)  # fmt: skip
-
-
-def _unique(candidates: Any) -> list[Any]:
-    return list({id(candidate): candidate for candidate in candidates}.values())
-
-
-def _kept(candidates: Sequence[Any], chosen: Sequence[Any]) -> list[int]:
-    """The positions of the configs to compile: those of the chosen candidates in their order; all if none is chosen."""
-    places = [next(i for i, candidate in enumerate(candidates) if candidate is one) for one in chosen]
-    return places or list(range(len(candidates)))
-
-
-def _note_of(defined: Definition, kept: Sequence[int], decisions: Sequence[Decision[Any]], is_fused: bool) -> Note:
-    call = defined.call
-    function = getattr(call.autotuner, "base_fn", call.autotuner)
-    while hasattr(function, "fn"):
-        function = function.fn
-    texts = (live_config_text(defined.candidates[i]) for i in kept if defined.candidates[i] is not None)
-    return Note(
-        module=str(function.__module__), function=function.__name__, source=source_hash(call.autotuner), key=defined.key,
-        count=len(call.autotuner.configs),
-        configs=tuple(dict.fromkeys(text for text in texts if text is not None)),
-        decisions=tuple((None if d.candidate is None else live_config_text(d.candidate), d.source, d.miss, *d.entry)
-                        for d in decisions),
-        is_fused=is_fused,
-    )  # fmt: skip

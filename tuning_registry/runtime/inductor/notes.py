@@ -2,7 +2,7 @@
 
 Inductor renames the kernels that it generates code for, and drops the keys of their autotuners. It passes a dict
 (`inductor_meta`) from the definition of a kernel to its launches, through compile workers and caches: the note is a
-literal in it.
+literal in it. See docs/decisions.md, D-compile-1.
 """
 
 from __future__ import annotations
@@ -49,11 +49,10 @@ class Note:
         function: Its name.
         source: SHA-256 of its source; None if there is none.
         key: The fields of the shape key; None if the call has none.
-        count: Number of the autotuner's configs.
-        configs: Canonical texts of the candidates that the generated code has, in their order.
+        declared: Canonical texts of the autotuner's configs.
+        configs: Those of the candidates that the generated code has, in their order.
         decisions: What a pinned job launches: text, source, miss, kernel and key of the entry. The second one is for
-            the case that the first one does not run. Empty if Inductor times the candidates, or if the key is not known
-            before the launch.
+            the case that the first one does not run. Empty if Inductor times the candidates, or if a size is dynamic.
         is_fused: Whether Inductor has fused other operations into the kernel, so that its timings are not the kernel's.
     """
 
@@ -61,7 +60,7 @@ class Note:
     function: str
     source: str | None
     key: tuple[KeyField, ...] | None
-    count: int
+    declared: tuple[str, ...]
     configs: tuple[str, ...]
     decisions: tuple[tuple[str | None, str, str, str, str], ...] = ()
     is_fused: bool = False
@@ -109,15 +108,16 @@ class CompiledKernel:
 
     Attributes:
         note: The note.
-        candidates: The candidates of the generated code.
-        configs: The same, followed by None for every config of the autotuner that the code does not have.
+        configs: The configs of the autotuner.
+        candidates: Those that the generated code has.
         source_hash: SHA-256 of the function's source.
     """
 
     def __init__(self, note: Note) -> None:
         self.note = note
-        self.candidates = [Candidate(text) for text in note.configs]
-        self.configs = [*self.candidates, *[None] * (note.count - len(note.configs))]
+        self.configs = [Candidate(text) for text in note.declared]
+        by_text = {config.text: config for config in self.configs}
+        self.candidates = [by_text[text] for text in note.configs]
         self.base_fn = SimpleNamespace(__module__=note.module, __name__=note.function)
         self.source_hash = note.source
         self.keys: Sequence[str] = ()

@@ -80,8 +80,8 @@ class Handler(Protocol):
     def loaded(self, autotuner: Any, *, was_cached: bool) -> None:
         """The candidates of a kernel are compiled, and can be launched."""
 
-    def choose(self, autotuner: Any, args: tuple[Any, ...]) -> bool:
-        """Choose without timing, as the policy states; whether that was possible."""
+    def choose(self, autotuner: Any) -> None:
+        """Inductor is about to time the candidates of a kernel."""
 
     def timed(self, autotuner: Any, args: tuple[Any, ...], timings: Mapping[Any, float]) -> None:
         """Inductor has timed the candidates of a kernel."""
@@ -195,8 +195,8 @@ class Seams:
     def _make_choose(self, original: Any) -> Any:
         def autotune_to_one_config(autotuner: Any, /, *args: Any, **kwargs: Any) -> Any:
             handler = self._handler
-            if handler is not None and guarded("pinning a compiled kernel", handler.choose, autotuner, args):
-                return None
+            if handler is not None:
+                guarded("looking at a compiled kernel", handler.choose, autotuner)
             result = original(autotuner, *args, **kwargs)
             if handler is not None:
                 guarded("noting a choice of Inductor", lambda: handler.chosen(autotuner, autotuner.launchers[0]))

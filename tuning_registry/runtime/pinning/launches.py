@@ -262,11 +262,12 @@ class Pinning:
     def _forget_banned(self, place: _Place) -> None:
         """Take banned configs out of Triton's cache of winners, into which others put them: before install, or later."""
         cache = getattr(place.call.autotuner, "cache", None)
+        if not isinstance(cache, dict):
+            return
         banned = self._session.tables.table(place.arch).bans.at(place.call.kernel, place.key, place.others)
-        if isinstance(cache, dict) and banned:
-            for key, config in list(cache.items()):
-                if banned.forbids(config):
-                    cache.pop(key, None)
+        for key, config in list(cache.items()):
+            if banned.forbids(config):
+                cache.pop(key, None)
 
     def _launch(self, place: _Place, decision: Decision[Any], failed: tuple[Any, ...] = ()) -> Launch:
         session, call = self._session, place.call

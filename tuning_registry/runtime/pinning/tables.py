@@ -129,7 +129,7 @@ class TableSource:
             if path.is_dir():
                 warn("%s holds no %s.json; searching further", path, arch)
         if file is None:
-            table = load(arch, self.paths, read=self._read)
+            table = load(arch, self.paths, read=self._read, variable=False)  # its paths are among ours, made absolute
         else:
             table = self._read(file)
             guarded("describing the table", warn_of_faults, table, file)

@@ -101,16 +101,16 @@ class AutotunePolicy:
     record_path: StrPath | None = field(
         default=None,
         metadata=declare(
-            "Prefix of the recording files, or a database URL (sqlite:///FILE, postgresql://...). Mode record requires it; "
-            "mode pinned records its misses there, and with on_miss tune the votes on them.",
+            "Prefix of the recording files, or a database URL (sqlite:///FILE, postgresql://...). Required in mode record. "
+            "In mode pinned, misses are recorded there and, with on_miss tune, the votes on them.",
             check_record_path, metavar="PREFIX|URL",
         ),
     )  # fmt: skip
     split: int | str | None = field(
         default=None,
         metadata=declare(
-            "Share the timing of a recording run: each rank times a part of every kernel's candidates. The number of "
-            "ranks that share, or node for all ranks of a node. Such a run casts no votes; elect its table with export --policy fastest.",
+            "Number of ranks that share the timing of a recording run, or node for all ranks of a node: each rank times a part "
+            "of every kernel's candidates. Such a run casts no votes; elect its table with export --policy fastest.",
             check_split, parse=parse_split, metavar="RANKS|node",
         ),
     )  # fmt: skip

@@ -156,7 +156,7 @@ class _Gathering:
             if isinstance(entry, Winner) and _in_a_table(entry) and (entry.group == newest or not entry.votes):
                 self._note_kernel(entry, candidates)
             if wanted is None or entry.key in wanted:
-                other = newest if is_old else ()
+                other = newest[:3] if is_old else ()  # the versions, since the device is the same
                 found.append(self._entry(entry, timed, candidates, stale.get(entry.shape, 0), other))
         return found
 

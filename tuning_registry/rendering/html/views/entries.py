@@ -95,7 +95,7 @@ def stale_reasons(one: ReportEntry) -> list[str]:
     """Why an entry is stale, in words."""
     reasons = []
     if one.newest:
-        triton, package, version, _ = one.newest
+        triton, package, version = one.newest
         parts = [f"Triton {triton or 'not stated'}", f"{package} {version}" if package else ""]
         reasons.append(f"not recorded with the versions of the newest recording ({', '.join(filter(None, parts))})")
     if one.stale:
