@@ -31,7 +31,7 @@ def make_wheel(folder: Path, project: str) -> Path:
 
 def test_both_findings_come_out(tmp_path: Path) -> None:
     wheels = [make_wheel(tmp_path, project) for project in PLACES]
-    command = [sys.executable, ROOT / "examples" / "shipped_configs.py", *wheels, "--into", tmp_path / "into"]
+    command = [sys.executable, "examples/shipped_configs.py", *map(str, wheels), "--into", str(tmp_path / "into")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "ingested 12 files with 210 curated choices" in done.stdout

@@ -1,4 +1,4 @@
-"""The panel "Without a database": a table from recordings in one step, and the form of tables."""
+"""The panel "Without a database": a table from recordings in one step, the form of tables, and known formats."""
 
 from __future__ import annotations
 
