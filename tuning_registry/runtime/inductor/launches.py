@@ -98,9 +98,11 @@ class CompiledLaunches:
         pruned: list[Any] = []
         if self._session.pins and self._policy.in_scope(defined.call.kernel):
             pruned = unique(defined.candidates)
-            if not defined.is_dynamic:
+            if defined.is_dynamic:
+                pruned = self._session.candidates_of_any_key(defined.call, pruned)
+            else:
                 decisions = self._session.decide_compiled(defined.call, pruned)
-            pruned = list(self._session.allowed(defined.call, pruned))  # what Inductor may time, or dispatch to
+                pruned = list(self._session.allowed(defined.call, pruned))  # what Inductor may time
         kept = positions(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
         return Plan(note_of(defined, kept, decisions, is_fused).literal(), kept)
 
@@ -119,7 +121,7 @@ class CompiledLaunches:
         if not self._policy.in_scope(name):
             session.coverage.reach(name, coverage.OUT_OF_SCOPE, len(kernel.configs))
             return
-        if note.is_dynamic and session.pins and len(launchers_of(autotuner)) > 1 and not self._times_misses(name):
+        if note.is_dynamic and session.pins and not self._times_misses(name):
             self._dispatch(autotuner, kernel)
             return
         if note.is_dynamic:
@@ -185,11 +187,15 @@ class CompiledLaunches:
             LaunchError: The policy refuses the launch.
         """
         call = CompiledCall(kernel, key)
-        for decision in self._session.decide_compiled(call, kernel.candidates):
-            for launcher in launchers:
-                if kernel.find(launcher.config) is decision.candidate:
-                    self._session.note_compiled(call, key, decision)
-                    return launcher
+        by_candidate = {kernel.find(launcher.config): launcher for launcher in launchers}
+        wanted, *others = self._session.decide_compiled(call, kernel.pruned)
+        if wanted.candidate not in by_candidate:  # a choice among all candidates may be one that was not compiled
+            others += [d._replace(source="min_cost") if d.source == "single" else d
+                       for d in self._session.decide_compiled(call, kernel.candidates)]  # fmt: skip
+        for decision in (wanted, *others):
+            if decision.candidate in by_candidate:
+                self._session.note_compiled(call, key, decision._replace(miss=wanted.miss))
+                return by_candidate[decision.candidate]
         allowed = self._session.allowed(call, kernel.candidates)
         warn_once(("failed", call.kernel, key), "%s, key %s: the config that was chosen did not compile under torch.compile, or "
                   "does not fit the device; launching another one. Record this key and export it.", call.kernel, key)  # fmt: skip

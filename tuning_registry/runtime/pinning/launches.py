@@ -22,6 +22,7 @@ from tuning_registry.runtime.pinning.decision import (
     allowed_candidates,
     cheapest,
     decide,
+    named_candidates,
 )
 from tuning_registry.runtime.pinning.tables import TableSource
 from tuning_registry.runtime.policies.policy import AutotunePolicy
@@ -154,6 +155,16 @@ class Pinning:
         except (LaunchError, IndexError, ValueError):  # no other candidate may be launched
             return [first]
         return [first] if second.candidate is None else [first, second]
+
+    def candidates_of_any_key(self, call: Call, pruned: list[Any]) -> list[Any]:
+        """The candidates to compile for a kernel whose key is not known before its launch, of those that are not banned."""
+        kernel = call.kernel
+        allowed = list(self.allowed(call, pruned))
+        may_be_any = self._policy.chaos or self._policy.block_sizes_of(kernel) or self._policy.is_invariant(kernel)
+        if may_be_any or self._policy.on_miss == "tune":
+            return allowed
+        table = self._session.tables.table(self._session.devices.current().arch)
+        return named_candidates(kernel, call.autotuner.configs, allowed, table)
 
     def _may_give_way(self, decision: Decision[Any]) -> bool:
         """Whether another candidate is launched if a decided one does not run: not in place of an entry of the key."""
