@@ -72,7 +72,8 @@ def layer_norm(x, y, mean, rstd, n, eps, BLOCK: tl.constexpr) -> None:
         tl.store(y + row * n + at, ((values - middle) * factor).to(y.dtype.element_ty), mask=at < n)
 
 
-@triton.autotune([triton.Config({"SPLIT": s}) for s in (1, 64, 512)], key=["n"], reset_to_zero=["out"])
+@triton.autotune([triton.Config({"SPLIT": s}, num_warps=w) for s, w in ((1, 1), (1, 2), (1, 4), (64, 4), (512, 4))],
+                 key=["n"], reset_to_zero=["out"])  # fmt: skip
 @triton.jit
 def racing_count(x, out, n, SPLIT: tl.constexpr) -> None:
     """Counts without atomics: with more than one program, additions get lost, and never the same ones."""
@@ -90,7 +91,7 @@ def atomic_sum(x, out, n, SPLIT: tl.constexpr, BLOCK: tl.constexpr) -> None:
         tl.atomic_add(out + at % 16, tl.load(x + at, mask=at < n, other=0.0))
 
 
-@triton.autotune([triton.Config({"BLOCK": b}) for b in (32, 64, 128, 256)], key=["n"])
+@triton.autotune([triton.Config({"BLOCK": b}) for b in (16, 32, 64, 128, 256)], key=["n"])
 @triton.jit
 def wrong_tile(x, y, n, BLOCK: tl.constexpr) -> None:
     """Sums of rows that forget the last tile if BLOCK does not divide the row."""

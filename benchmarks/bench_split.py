@@ -31,15 +31,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-BATCH, LENGTH, HEADS, SIZE, STATE, GROUPS = 2, 2048, 24, 64, 128, 1
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 
 def work() -> dict[str, Any]:
     """Launch every kernel once, cold; what it took."""
-    sys.path.insert(0, str(ROOT))
     import torch
     from fla.modules.norm.l2norm import l2norm
     from fla.modules.norm.layernorm import rms_norm
+    from mamba_work import chunk_scan, has_mamba
     from triton.runtime.autotuner import Autotuner
 
     from tuning_registry.runtime import install
@@ -62,26 +62,10 @@ def work() -> dict[str, Any]:
         l2norm(x).backward(torch.randn_like(x))
         weight = torch.ones(width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
         rms_norm(x.detach().requires_grad_(), weight, None).sum().backward()
-    has_mamba = _mamba(torch)
+    if has_mamba():
+        chunk_scan(128, 24, batch=2, length=2048)
     torch.cuda.synchronize()
-    return {"seconds": round(time.perf_counter() - start, 2), "timed": len(timed), "mamba": has_mamba}
-
-
-def _mamba(torch: Any) -> bool:
-    """Mamba-2's state-space duality, forward and backward; False if mamba_ssm is not installed."""
-    try:
-        from mamba_ssm.ops.triton.ssd_combined import mamba_chunk_scan_combined
-    except ImportError:
-        return False
-    make = {"device": "cuda", "dtype": torch.bfloat16, "requires_grad": True}
-    x, z = (torch.randn(BATCH, LENGTH, HEADS, SIZE, **make) for _ in range(2))
-    dt = torch.randn(BATCH, LENGTH, HEADS, **make)
-    a = (-torch.rand(HEADS, device="cuda") - 0.5).requires_grad_()
-    b, c = (torch.randn(BATCH, LENGTH, GROUPS, STATE, **make) for _ in range(2))
-    d = torch.randn(HEADS, device="cuda", requires_grad=True)
-    y = mamba_chunk_scan_combined(x, dt, a, b, c, 128, D=d, z=z, dt_softplus=True)
-    y.backward(torch.randn_like(y))
-    return True
+    return {"seconds": round(time.perf_counter() - start, 2), "timed": len(timed), "mamba": has_mamba()}
 
 
 def run_ranks(ranks: Sequence[dict[str, str]], at_once: int) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kill ingest, export, migration and recording at random moments, and check that nothing is lost, doubled or torn.
+"""Kill ingest, export, migration, recording and hand-ins at random moments: nothing may be lost, doubled or torn.
 
 Every round starts a process on a fresh copy of a database, kills it with SIGKILL after a random part of the time that it
 usually takes, and checks the result:
@@ -7,6 +7,8 @@ usually takes, and checks the result:
 - The database is intact and holds all of a batch or none of it, and a repetition completes it.
 - An exported file is the old or the new one.
 - A recording is readable and holds what was recorded a few seconds before.
+- Ranks hand in while two services fold, and ranks, services and the server are killed: each vote that a rank was told
+  to be handed in is there once (`hand_in_faults.py`).
 
 Prints counts by kind. Exits 1 at the first loss and names the round.
 """
@@ -23,10 +25,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from bench_ingest import HERE, REGISTRY, postgres
+from bench_ingest import HERE, REGISTRY, postgres_server
+from hand_in_faults import Server, hand_in_rounds
 from make_recordings import make_recordings
 
 from tuning_registry.db.check import find_problems
@@ -243,11 +247,14 @@ def load_dump(url: str, text: str) -> None:
         server.execute(text.encode())
 
 
-def fight(rounds: int, chance: random.Random, work: Path, server: str | None) -> None:
+def fight(rounds: int, chance: random.Random, work: Path, postgres: Any, only: Sequence[str]) -> None:
+    server = None if postgres is None else postgres.get_uri()
     campaign = Campaign(Databases(work, server), work, chance)
     kinds = {"ingest": campaign.ingest, "export": campaign.export, "migration": campaign.migrate}
     if server is None:
         kinds["recording"] = campaign.record
+    kinds["hand-in"] = lambda: hand_in_rounds(campaign.databases, work, chance, postgres and Server(postgres))
+    kinds = {kind: prepare for kind, prepare in kinds.items() if kind in (only or kinds)}
     played, killed = Counter[str](), Counter[str]()
     prepared = {kind: prepare() for kind, prepare in kinds.items()}
     start = time.perf_counter()
@@ -273,13 +280,14 @@ def main() -> None:
     parser.add_argument(
         "--postgres", action="store_true", help="Run as many rounds on a temporary Postgres server as well."
     )
+    parser.add_argument("--kind", action="append", help="Only rounds of this kind. May be repeated.")
     arguments = parser.parse_args()
     os.environ.pop("TUNING_REGISTRY_DB", None)
     with tempfile.TemporaryDirectory() as folder:
-        fight(arguments.rounds, random.Random(arguments.seed), Path(folder), None)
+        fight(arguments.rounds, random.Random(arguments.seed), Path(folder), None, arguments.kind or ())
         if arguments.postgres:
-            with postgres() as server:
-                fight(arguments.rounds, random.Random(arguments.seed), Path(folder), server)
+            with postgres_server() as server:
+                fight(arguments.rounds, random.Random(arguments.seed), Path(folder), server, arguments.kind or ())
 
 
 if __name__ == "__main__":

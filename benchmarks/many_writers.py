@@ -2,10 +2,10 @@
 """Let many processes write to one database at once: every vote must arrive exactly once, and readers must get answers.
 
 A round has two waves on a fresh database, while two readers query the winners repeatedly. In the first wave, 64 ranks
-insert 485 votes each at the same moment, together with 8 ingests of 16 separate files each. In the second wave, 8 ingests
-overlap: each takes a random half of all files. Every rank has loaded its modules before the first wave, since 64 ranks of
-a real job have more than two cores. Prints the seconds of both waves, and the median and slowest answer to a reader.
-Exits 1 if a process fails, a count is wrong, or a rank falls back to its file.
+hand in 485 votes each at the same moment, together with 8 ingests of 16 separate files each, which also fold. In the
+second wave, 8 ingests overlap: each takes a random half of all files. Every rank has loaded its modules before the first
+wave, since 64 ranks of a real job have more than two cores. Prints the seconds of both waves, and the median and slowest
+answer to a reader. Exits 1 if a process fails, a count is wrong, or a rank falls back to its file.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.winners import find_winners
+from tuning_registry.operations.ingest.folding import fold
 from tuning_registry.wording import count_of
 
 RANKS, FILES, ENTRIES, INGESTS = 64, 128, 485, 8
@@ -40,7 +41,7 @@ PAUSE_S = 0.1  # between two queries of a reader
 RANK = """
 import sys
 from pathlib import Path
-import tuning_registry.operations.ingest.sink
+import tuning_registry.db.appending
 from tuning_registry.formats.recordings import read_recording
 from tuning_registry.runtime.recording.recorder import Recorder
 made = Recorder(sys.argv[2], "straight", None)
@@ -130,6 +131,7 @@ def fight(url: str, files: list[Path], work: Path, chance: random.Random) -> tup
 
     with readers(store) as took:
         first = run_together(ranks, [ingest(files[number::INGESTS]) for number in range(INGESTS)])
+        fold(store)
         expect(store, RANKS + FILES)
         second = run_together([], [ingest(chance.sample(files, FILES // 2)) for _ in range(INGESTS)])
         expect(store, RANKS + FILES)

@@ -15,7 +15,8 @@ RegistryError
     ├── SchemaError              its schema is missing, older, newer or not ours
     ├── BusyError                another process held the write lock for too long: try again
     ├── UnreachableError         its server does not answer, or the connection broke: try again
-    └── ForbiddenError           its user lacks a right
+    ├── ForbiddenError           its user lacks a right
+    └── RejectedError            it refuses a value: out of range, too long, or against a constraint
 """
 
 from __future__ import annotations
@@ -122,6 +123,10 @@ class UnreachableError(DatabaseError):
 
 class ForbiddenError(DatabaseError):
     """The user of the database lacks a right; the message names the role that has it."""
+
+
+class RejectedError(DatabaseError):
+    """The database refuses a value: it is out of range, too long, or against a constraint."""
 
 
 # See docs/decisions.md, D13.

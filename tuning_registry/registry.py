@@ -16,14 +16,19 @@ from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.log import warn
+from tuning_registry.model.origins import Dimension
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.authors import current_user
 from tuning_registry.operations.election.tally import EntryVotes, Winner, find_disagreements
 from tuning_registry.operations.election.winners import find_winners
+from tuning_registry.operations.ingest.folding import fold
+from tuning_registry.operations.ingest.hand_ins import RefusedHandIn, list_refused, retry_refused
 from tuning_registry.operations.ingest.ingest import IngestOptions, IngestReport, ingest
+from tuning_registry.operations.ingest.report import FoldReport
 from tuning_registry.operations.overrides import add_override, lift_override, list_overrides
 from tuning_registry.operations.reports.audits import EntryAudit, find_audits
+from tuning_registry.operations.reports.between import SourceComparison, compare_sources
 from tuning_registry.operations.reports.costs import DisagreementCost, find_costs
 from tuning_registry.operations.reports.explain import explain
 from tuning_registry.operations.reports.explained import Explanation
@@ -33,12 +38,15 @@ from tuning_registry.operations.reports.page.gather import ReportOptions, gather
 from tuning_registry.operations.reports.page.report import Report
 from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
 from tuning_registry.operations.reports.status import describe_status
+from tuning_registry.operations.retention import compact_run, delete_run
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
 from tuning_registry.operations.tables.checking import TableCheck, check_table
+from tuning_registry.operations.tables.compile_data import write_table_files
 from tuning_registry.operations.tables.differences import compare_tables, compare_with_votes, table_or_run
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import ExportRecord, list_exports, remember_export
 from tuning_registry.operations.tables.exported import Export
+from tuning_registry.operations.tables.outgoing import write_format
 from tuning_registry.rendering.html.layout import render_page
 from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.overrides import BAN, PIN, Override
@@ -56,12 +64,16 @@ class VoteFilters(TypedDict, total=False):
         triton: Triton version; `"none"` for recordings that do not state one.
         packages: Version by distribution (`{"fla": "0.6.0"}`). Narrows the votes on the kernels that the distribution
             owns and leaves other kernels alone; `"none"` for recordings that do not state one.
+        device: Device, for entries that are per device, such as `"NVIDIA_H200"`; `""` for entries that are not.
+        curated: Count each curated choice as a vote.
     """
 
     runs: str | Iterable[str] | None
     source: str | None
     triton: str | None
     packages: Mapping[str, str] | None
+    device: str | None
+    curated: bool
 
 
 class Filters(VoteFilters, total=False):
@@ -118,7 +130,7 @@ class ExportedTable(Result):
         return str(self.details)
 
     def write(self, path: PathLike) -> None:
-        """Write the table to a file atomically, and record the export in the database.
+        """Write the table to a file atomically, its compile data beside it, and record the export in the database.
 
         A table is written even if the database is read-only; a warning is then logged, and `Registry.exports` does not
         list the table.
@@ -126,7 +138,7 @@ class ExportedTable(Result):
         Raises:
             FileError: The file cannot be written.
         """
-        write_atomically(Path(path), self.details.data)
+        write_table_files(self.details, Path(path))
         try:
             remember_export(self._store, self.details, self._selection, self._options,
                             output=printable(os.fspath(path)), exported_by=current_user(), now=_now())  # fmt: skip
@@ -221,20 +233,26 @@ class Registry:
         source: str | None = None,
         replace: bool = False,
         keep_going: bool = False,
+        device: str | None = None,
+        format: str | None = None,  # noqa: A002  # the word of `registry formats`
     ) -> IngestReport:
-        """Ingest recordings, timings and Triton caches in one transaction, creating the registry if there is none.
+        """Ingest recordings, timings, Triton caches and files of other tools in one transaction.
+
+        Creates the registry if there is none.
 
         Args:
             paths: A file, folder or glob pattern, or several.
             run: Run name for recordings that do not state one.
             as_run: Run name that overrides the stated one, for example when two jobs shared a name.
             rank: Rank, for a single file that does not state one.
-            arch: Architecture, for a Triton cache that does not state one.
+            arch: Architecture, for a Triton cache or a file of another tool that does not state one.
             triton: Triton version for recordings that do not state one.
             packages: Version by distribution, for recordings that do not state it.
             source: Where the recordings come from, as free text, for recordings that do not state it.
             replace: Supersede a different recording of the same run and rank instead of refusing it.
             keep_going: Skip recordings that cannot be ingested and list them in the report's `skipped`.
+            device: Device, for a file of another tool that does not state one.
+            format: Format of all files, as `registry formats` names it; by default it is found by their content.
 
         Returns:
             How many recordings, votes, timings and observations were stored, and what was noticed.
@@ -245,8 +263,29 @@ class Registry:
             ConflictError: A recording contradicts an argument or the database.
         """
         options = IngestOptions(run=run, as_run=as_run, rank=rank, arch=arch, triton=triton, packages=packages or {},
-                                source=source, replace=replace, keep_going=keep_going)  # fmt: skip
+                                source=source, replace=replace, keep_going=keep_going, device=device,
+                                format=format)  # fmt: skip
         return ingest(self._store, paths if isinstance(paths, str | os.PathLike) else list(paths), options)
+
+    def fold(self, *, retry: bool = False) -> FoldReport:
+        """Turn the recordings that ranks have handed in into votes.
+
+        Args:
+            retry: Also fold hand-ins that were refused before.
+
+        Returns:
+            How many hand-ins were folded, what they added, and why others were refused.
+
+        Raises:
+            DatabaseError: The database cannot be written now.
+        """
+        if retry:
+            retry_refused(self._store)
+        return fold(self._store)
+
+    def refused_hand_ins(self) -> list[RefusedHandIn]:
+        """Hand-ins that contradict the database or hold no recording, with the reasons; oldest first."""
+        return list_refused(self._store)
 
     def winners(self, *, policy: str = Policy.MAJORITY, **filters: Unpack[Filters]) -> list[Winner]:
         """The elected config of every entry, sorted by architecture, kernel and key. Pins and bans apply.
@@ -271,6 +310,15 @@ class Registry:
             SelectionError: A package filter names a distribution that owns no recorded kernel.
         """
         return find_disagreements(self._store, _selection(filters))[0]
+
+    def compare_sources(self, between: str = Dimension.SOURCE, **filters: Unpack[Filters]) -> SourceComparison:
+        """Where the curated choices of files differ that are for the same shapes.
+
+        Args:
+            between: What the files differ in: `"source"` (the project), `"version"` (of the project) or `"triton"`.
+            filters: See `Filters`.
+        """
+        return compare_sources(self._store, _selection(filters), Dimension(between))
 
     def costs(self, **filters: Unpack[Filters]) -> list[DisagreementCost]:
         """Disagreements with their cost according to the timings, the most costly first.
@@ -401,6 +449,7 @@ class Registry:
         policy: str = Policy.MAJORITY,
         ties: str = Ties.TEXT,
         evidence: bool = True,
+        compile_data: bool = True,
         generalize_percent: float | None = None,
         max_regression_percent: float | None = None,
         replaced: TunedTable | PathLike | None = None,
@@ -420,6 +469,8 @@ class Registry:
                 lowest median time, if all of them were timed).
             evidence: Write how much slower each timed candidate is on each key. Jobs use it to choose configs for keys
                 that are not in the table.
+            compile_data: Also make the compile data, if it was recorded: `write` puts it into a file beside the table, and
+                pinned jobs compile the table's kernels from it in the background.
             generalize_percent: Merge a kernel's entries into one `*` entry if that costs at most this slowdown, in
                 percent; None to keep every entry.
             max_regression_percent: Refuse to make an entry of `replaced` slower than this, in percent; None to allow it.
@@ -438,10 +489,34 @@ class Registry:
         """
         selection = _selection(filters, VoteFilters, arch=arch)
         options = ExportOptions(min_votes=min_votes, min_agreement=min_agreement, policy=policy,
-                                ties=ties, evidence=evidence, generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
+                                ties=ties, evidence=evidence, compile_data=compile_data, generalize_percent=generalize_percent, max_regression_percent=max_regression_percent,
                                 replaced=_table(replaced) if replaced is not None else None,
                                 same_bits_as=_table(same_bits_as) if same_bits_as is not None else None)  # fmt: skip
         return ExportedTable(export_table(self._store, selection, options), self._store, selection, options)
+
+    def write_format(
+        self, name: str, path: PathLike, *, policy: str = Policy.MAJORITY, **filters: Unpack[Filters]
+    ) -> dict[str, int]:
+        """Write the elected entries as files of another tool.
+
+        Args:
+            name: Format, as `registry formats` names it.
+            path: Output folder; a file for formats that write a single one.
+            policy: As for `winners`.
+            filters: See `Filters`.
+
+        Returns:
+            How many entries the format cannot hold, by the reason.
+
+        Raises:
+            UsageError: There is no format of this name, or it does not write.
+            SelectionError: No votes match, or the format cannot hold them.
+            FileError: A file cannot be written.
+        """
+        written, _ = write_format(self._store, _selection(filters), name, policy)
+        for file, data in written.files.items():
+            write_atomically(Path(path) / file if file else Path(path), data)
+        return dict(written.left_out)
 
     def exports(self, digest: str | None = None, *, arch: str | None = None) -> list[ExportRecord]:
         """Tables that were written, newest first: from the digest in a job's log back to the votes.
@@ -485,11 +560,18 @@ class Registry:
             return _table(operand)
         return table_or_run(self._store, os.fspath(operand), arch)
 
-    def check(self, table: ExportedTable | TunedTable | PathLike, **filters: Unpack[VoteFilters]) -> TableCheck:
+    def check(
+        self,
+        table: ExportedTable | TunedTable | PathLike,
+        *,
+        same_bits_as: TunedTable | PathLike | None = None,
+        **filters: Unpack[VoteFilters],
+    ) -> TableCheck:
         """Whether a table still holds: its votes, overrides, staleness, versions and digest.
 
         Args:
             table: A table, an export, or the path of a table.
+            same_bits_as: The table (or its path) whose bits this one was held to, to check that as well.
             filters: See `VoteFilters`. Without any, the filters of the table's export apply.
 
         Returns:
@@ -497,10 +579,11 @@ class Registry:
 
         Raises:
             FileError: The table cannot be read.
-            TableError: The file is not a table.
+            TableError: The file is not a table, or was not held to the bits of `same_bits_as`.
         """
         selection = _selection(filters, VoteFilters)
-        return check_table(self._store, _table(table), selection)
+        reference = _table(same_bits_as) if same_bits_as is not None else None
+        return check_table(self._store, _table(table), selection, same_bits_as=reference)
 
     def runs(self) -> list[Run]:
         """Every run with what it recorded, newest first."""
@@ -535,6 +618,34 @@ class Registry:
             SelectionError: There is no such run or rank.
         """
         return restore_run(self._store, run, _several(ranks))
+
+    def compact(self, run: str) -> int:
+        """Drop the percentiles of a large run's timings, except those of 64 ranks. All medians stay exact.
+
+        Args:
+            run: Name of the run.
+
+        Returns:
+            How many timings lost their percentiles.
+
+        Raises:
+            SelectionError: There is no such run.
+        """
+        return compact_run(self._store, run)
+
+    def delete(self, run: str) -> int:
+        """Delete a run with its votes, timings and observations. Unlike `withdraw`, this cannot be undone.
+
+        Args:
+            run: Name of the run.
+
+        Returns:
+            How many recordings were deleted.
+
+        Raises:
+            SelectionError: There is no such run.
+        """
+        return delete_run(self._store, run)
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,
             author: str | None = None, until: str | None = None, force: bool = False) -> Override:  # fmt: skip

@@ -6,6 +6,8 @@ import math
 from collections.abc import Collection
 from typing import Final
 
+# See docs/decisions.md, D-fresh-1.
+_LEAST_SHOWN: Final = 0.05  # percent; less is shown as 0.0
 SHOWN: Final = 5  # items that a message names before it counts the rest
 
 
@@ -22,6 +24,11 @@ def list_some(items: Collection[str], separator: str = ", ", shown: int = SHOWN)
     if len(items) > shown:
         parts.append(f"and {len(items) - shown:,} more")
     return separator.join(parts) or "none"
+
+
+def change_text(percent: float) -> str:
+    """A change of a time in words: as `slower_text`, but `equally fast` if it rounds to zero."""
+    return "equally fast" if abs(percent) < _LEAST_SHOWN else slower_text(percent)
 
 
 def slower_text(percent: float) -> str:

@@ -104,6 +104,7 @@ def test_json_of_a_disagreement(cli: Cli, tmp_path: Path) -> None:
         {
             "arch": "sm90", "kernel": "k", "key": "M=1", "tie": False, "sources": 0, "bits": "unknown", "triton": "", "package": "",
             "version": "",
+            "device": "",
             "choices": [
                 {"config": A, "votes": 2, "ranks": [0, 2], "runs": {"demo": [0, 2]}},
                 {"config": B, "votes": 1, "ranks": [1], "runs": {"demo": [1]}},
@@ -177,7 +178,7 @@ def test_usage_errors_exit_2(sqlite_cli: Cli) -> None:
         (("ingest", "missing.json"), "missing.json: cannot be read: No such file or directory"),
         (("ingest", "none*.json"), "none*.json: no file matches"),
         (("ingest", H200 / "rec.rank0.json", "--rank", "3"), "--rank 3, but the recording states 0"),
-        (("winners",), "there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"),
+        (("winners",), "there is no registry here yet; registry ingest or registry db upgrade creates it"),
         (("runs", "withdraw", "x"), "there is no registry here yet"),
     ],
 )
@@ -205,7 +206,7 @@ def test_errors_are_one_line_and_exit_1(sqlite_cli: Cli, arguments: tuple[object
         (("export", "--arch", "sm90", "--min-votes", "0"), "--min-votes 0: expected at least 1"),
         (("winners", "--db", "mysql://h/d"), "mysql is not supported"),
         (("winners", "--db", ""), "--db is empty"),
-        (("ingest", H200, "--db", ":memory:"), "a database in memory would be lost when this command ends"),
+        (("ingest", H200, "--db", ":memory:"), "an in-memory database would be lost when this command ends"),
         (("winners", "--db", "host=h password=SECRET"), "a keyword=value string is not a database URL"),
         (("winners", "--db", "sqlite:///x.db?mode=ro"), "takes no options after ?"),
         (("winners", "--kernel", ""), "--kernel is empty"),
@@ -280,7 +281,7 @@ def test_merge_and_report_leave_nothing_behind(tmp_path: Path, monkeypatch: pyte
     assert (table["triton"], table["source"], sum(map(len, table["kernels"].values()))) == ("3.6.0", "x", 45)
     report = run_registry("report", H200)
     assert report.returncode == 0
-    assert report.stderr == "12 of 45 entries disagree\n"
+    assert report.stderr == "ranks disagree on 12 of 45 entries\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sm90.json"]
 
 

@@ -7,11 +7,14 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.conftest import config, version_2, write_recording
 from tuning_registry.db.migrate import downgrade_database, upgrade_database
 from tuning_registry.db.store import Store
+from tuning_registry.operations.ingest.ingest import ingest
 
 WORK = """
 import sys, time
@@ -74,3 +77,30 @@ def test_an_upgrade_reports_its_steps(store: Store, revision: str) -> None:
     total = len(steps) - 1
     assert total >= 2
     assert steps == [(done, total) for done in range(total + 1)]
+
+
+def _recorded(folder: Path, rank: int, keys: list[str]) -> Path:
+    """A recording with a vote and two timings per key, and one observation."""
+    timed = {key: [[config(B=16), [1.0, 1.0, 1.0]], [config(B=32), None]] for key in keys}
+    seen = {"M=9": {"reason": "miss: no key", "config": None}}
+    document = version_2({"sm90": {"k": dict.fromkeys(keys, config(B=16))}}, rank, rank=rank,
+                         timings={"sm90": {"k": timed}}, observations={"sm90": {"k": seen}})  # fmt: skip
+    return write_recording(folder / f"rec.rank{rank}.json", document)
+
+
+def test_an_ingest_reports_what_it_has_inserted(store: Store, tmp_path: Path) -> None:
+    steps: list[tuple[int, int]] = []
+
+    def ingested() -> int:
+        steps.clear()
+        ingest(store, [tmp_path], report=lambda done, total: steps.append((done, total)))
+        assert (steps[0][0], steps[-1][0]) == (0, steps[0][1])
+        assert steps == sorted(steps)
+        return steps[0][1]
+
+    _recorded(tmp_path, 0, ["M=1"])
+    _recorded(tmp_path, 1, ["M=1"])
+    assert ingested() == 2 * (1 + 2)
+    _recorded(tmp_path, 0, ["M=1", "M=2"])  # it has grown by a vote and two timings
+    _recorded(tmp_path, 2, ["M=1"])
+    assert ingested() == (1 + 2) + (1 + 2)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,14 +19,12 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.conftest import H200, ROOT, DebianPostgres, config, version_1, write_ranks, write_recording
+from tests.conftest import H200, ROOT, DebianPostgres, config, write_ranks
 from tuning_registry.cli.app import app
 from tuning_registry.db.migrate import downgrade_database
 from tuning_registry.db.schema import HEAD
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
-from tuning_registry.formats.recordings import read_recording
-from tuning_registry.operations.ingest.sink import open_sink
 
 A, B = config(B=1), config(B=2)
 _PORT = 6432  # of the socket file; nothing listens on the network
@@ -42,12 +42,13 @@ class PgBouncer:
                 pytest.fail("CI must install Debian's pgbouncer")
             pytest.skip("pgbouncer is not installed on this machine (Debian has it)")
         self._server = server
-        file = server.folder / "pgbouncer.ini"
-        file.write_text(
+        self._file = file = server.folder / "pgbouncer.ini"
+        self._settings = (
             f"[databases]\n* = host={server.folder} user=postgres\n"
             f"[pgbouncer]\npool_mode = transaction\nauth_type = any\nunix_socket_dir = {server.folder}\n"
             f"listen_port = {_PORT}\ndefault_pool_size = {_POOLED}\nlogfile = {server.folder}/pgbouncer.log\n"
         )
+        file.write_text(self._settings)
         user: dict[str, Any] = {}
         if os.geteuid() == 0:  # it refuses to run as root
             account = pwd.getpwnam("postgres")
@@ -68,6 +69,15 @@ class PgBouncer:
 
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self._server.folder}&port={_PORT}"
+
+    @contextlib.contextmanager
+    def limited_to(self, clients: int) -> Iterator[None]:
+        """Let it refuse connections beyond so many."""
+        self._file.write_text(self._settings + f"max_client_conn = {clients}\n")
+        self._process.send_signal(signal.SIGHUP)
+        yield
+        self._file.write_text(self._settings)
+        self._process.send_signal(signal.SIGHUP)
 
     def stop(self) -> None:
         self._process.terminate()
@@ -135,31 +145,36 @@ def test_ingest_and_every_read_work_again_and_again(pooled: str, tmp_path: Path)
         assert done.exit_code == 0, (words, done.stderr)
 
 
-def test_ranks_write_through_it_at_the_same_time(pooled: str, tmp_path: Path) -> None:
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from tuning_registry.formats.recordings import read_recording\n"
-        "from tuning_registry.operations.ingest.sink import open_sink\n"
-        ""
-        "open_sink(sys.argv[1]).write(read_recording(Path(sys.argv[2])))\n"
-    )
-    assert run_cli("--db", pooled, "db", "upgrade").exit_code == 0
-    writers = []
-    for rank in range(6):
-        file = write_recording(tmp_path / f"{rank}.json", version_1({"sm90": {"k": {"M=1": A}}}, rank=rank))
-        command = [sys.executable, "-c", script, pooled, str(file)]
-        writers.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True))
-    assert [(writer.communicate(timeout=120)[1], writer.returncode) for writer in writers] == [("", 0)] * 6
-    assert count(pooled, "votes") == 6
-    assert count(pooled, "recordings") == 6
+RANK = """
+import json, sys
+from tests.conftest import config, version_2
+from tuning_registry.formats.hand_ins import pack_hand_in
+from tuning_registry.runtime.recording.hand_in import HandIn
+url, first = sys.argv[1], int(sys.argv[2])
+for rank in range(first, first + 3):
+    recording = version_2({"sm90": {"k": {"M=1": config(B=1)}}}, rank, rank=rank)
+    payload = pack_hand_in([json.dumps(recording).encode()])
+    assert HandIn(url, lambda: payload, lambda: False).finish(), rank
+"""
 
 
-def test_the_sink_writes_many_recordings_over_one_pooler(pooled: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("clients", [100, 2])  # fewer clients than ranks: the pooler refuses, and a rank tries again
+def test_ranks_hand_in_through_it_at_the_same_time(
+    bouncer: tuple[PgBouncer, DebianPostgres], pooled: str, clients: int
+) -> None:
+    pooler, _ = bouncer
     assert run_cli("--db", pooled, "db", "upgrade").exit_code == 0
-    for rank in range(12):
-        file = write_recording(tmp_path / f"{rank}.json", version_1({"sm90": {"k": {"M=1": A}}}, rank=rank))
-        open_sink(pooled).write(read_recording(file))
-    assert count(pooled, "votes") == 12
+    with pooler.limited_to(clients):
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-c", RANK, pooled, str(first)], cwd=ROOT, stderr=subprocess.PIPE, text=True
+            )
+            for first in range(0, 18, 3)
+        ]
+        assert [(rank.communicate(timeout=120)[1], rank.returncode) for rank in ranks] == [("", 0)] * 6
+    done = run_cli("--db", pooled, "fold")
+    assert (done.exit_code, "folded 18 hand-ins" in done.stderr) == (0, True), done.stderr
+    assert count(pooled, "votes") == 18
 
 
 def test_the_schema_is_created_and_upgraded_through_it(pooled: str, tmp_path: Path) -> None:

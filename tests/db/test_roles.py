@@ -6,27 +6,22 @@ import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.conftest import config, empty_database, version_1, write_ranks, write_recording
+from tests.conftest import config, empty_database, version_2, write_ranks
 from tuning_registry.cli.app import app
 from tuning_registry.db import schema
+from tuning_registry.db.appending import append_hand_in
 from tuning_registry.db.migrate import downgrade_database
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
-from tuning_registry.errors import ConflictError
-from tuning_registry.formats.recordings import read_recording
-from tuning_registry.model.canonical import config_text
-from tuning_registry.model.records import Timing
-from tuning_registry.operations.ingest.sink import open_sink
-from tuning_registry.runtime.recording.recorder import Recorder
+from tuning_registry.errors import ForbiddenError
+from tuning_registry.formats.hand_ins import pack_hand_in
 
 A, B = config(B=1), config(B=2)
-TIMED = {"sm90": {"k": {"M=1": [[A, [1, 1, 1]], [B, None]]}}}
 
 
 def run(*words: object) -> Result:
@@ -40,7 +35,7 @@ def roles(postgres_server: str, tmp_path: Path) -> Iterator[dict[str, str]]:
     with empty_database(postgres_server) as admin:
         assert run("--db", admin, "ingest", *write_ranks(tmp_path, [A, A, B]), "--run", "first").exit_code == 0
         printed = run("db", "roles", "--prefix", prefix)
-        users = {job: f"{prefix}_{job}_user" for job in ("owner", "recorder", "reader")}
+        users = {job: f"{prefix}_{job}_user" for job in ("owner", "recorder", "ingester", "reader")}
         with psycopg.connect(admin, autocommit=True) as connection:
             connection.execute(printed.stdout.encode())
             for job, user in users.items():
@@ -55,61 +50,62 @@ def roles(postgres_server: str, tmp_path: Path) -> Iterator[dict[str, str]]:
             connection.execute(f"DROP ROLE {name}".encode())
 
 
-def document(rank: int, **more: Any) -> Any:
-    seen = {"sm90": {"once": {"M=1": {"config": A, "reason": "single candidate"}}}}
-    return version_1({"sm90": {"k": {"M=1": A}}}, rank=rank, timings=TIMED, observations=seen,
-                     candidate_sets={"sm90": {"k": {"M=1": "f"}}}, packages={"k": "1"}, **more)  # fmt: skip
+EVERYTHING: tuple[str, ...] = (*schema.metadata.tables, "counted_votes", schema.VERSION_TABLE)
 
 
-def test_a_recorder_records_and_can_neither_read_nor_change_votes(roles: dict[str, str], tmp_path: Path) -> None:
-    sink = open_sink(roles["recorder"])
-    for rank in range(2):
-        recording = read_recording(write_recording(tmp_path / f"{rank}.json", json.dumps(document(rank))))
-        sink.write(recording)
-        sink.write(recording)  # a retry is harmless
-    with psycopg.connect(roles["admin"]) as connection:
-        assert connection.execute("SELECT count(*) FROM votes").fetchone() == (5,)
-        assert connection.execute("SELECT count(*) FROM timings").fetchone() == (4,)
-    for table in ("votes", "timings", "override_events", "exports", "counted_votes"):
-        refuse(roles["recorder"], f"SELECT * FROM {table}")
-    for table in ("votes", "recordings", "configs", "recorded_runs", "tuning_registry_alembic_version"):
-        refuse(roles["recorder"], f"DELETE FROM {table}")
+def test_a_recorder_appends_hand_ins_and_can_do_nothing_else(roles: dict[str, str], tmp_path: Path) -> None:
+    payload = pack_hand_in([json.dumps(version_2({"sm90": {"k": {"M=1": A}}}, 7, rank=7)).encode()])
+    for _ in range(2):  # a retry is harmless, and needs no right to read
+        append_hand_in(roles["recorder"], "a", payload, 10)
+    for table in EVERYTHING:
+        refuse(roles["recorder"], f"SELECT 1 FROM {table}")
+        if table != "counted_votes":
+            refuse(roles["recorder"], f"DELETE FROM {table}")
+        if table not in {"counted_votes", "hand_ins"}:
+            refuse(roles["recorder"], f"INSERT INTO {table} DEFAULT VALUES")
+    refuse(roles["recorder"], "UPDATE hand_ins SET state = 'refused'")
     refuse(roles["recorder"], "UPDATE recorded_runs SET withdrawn_at = 'now'")
-    refuse(roles["recorder"], "INSERT INTO override_events (action) VALUES ('pin')")
+    refuse(roles["recorder"], "INSERT INTO hand_ins VALUES ('b', '', 1, '', 'pending') RETURNING id")
+    refuse(roles["recorder"], "SELECT nextval('recordings_id_seq')")
     refuse(roles["recorder"], "CREATE TABLE mine (x int)")
     refuse(roles["recorder"], "DROP TABLE votes")
-    other = read_recording(write_recording(tmp_path / "x.json", json.dumps(document(0, source="elsewhere"))))
-    with pytest.raises(ConflictError, match="is already in the database"):
-        open_sink(roles["recorder"]).write(other)
-
-
-def test_a_recording_that_grew_stays_a_file_which_ingest_completes(
-    roles: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A recorder may add a recording; to complete one, what is stored must be read and changed."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    text = config_text(A)
-    recorder = Recorder(roles["recorder"], "job", None)
-    for key in ("M=1", "M=2"):
-        recorder.resume()
-        recorder.vote(("sm90", "pkg.k", key), text, [Timing(text, 1.0, 0.9, 1.1)], [text])
-        recorder.finish()
-        assert (recorder.file is None) == (key == "M=1")
-    (file,) = (tmp_path / "data").rglob("*.json")
-    assert file == recorder.file
-    assert (
-        caplog.text.count("holds an earlier state of this recording, and its user may add recordings but not complete")
-        == 1
-    )
-    assert f"the recording stays in {file}; to ingest it later, run: registry ingest {file} --db" in caplog.text
     with psycopg.connect(roles["admin"]) as connection:
-        count = "SELECT (SELECT count(*) FROM votes), (SELECT count(*) FROM timings)"
-        assert connection.execute(count).fetchone() == (4, 1)  # nothing was lost, and nothing half done
-        done = run("--db", roles["owner"], "ingest", file)
-        assert (done.exit_code, "1 completed" in done.stderr) == (0, True), done.stderr
-        assert connection.execute(count).fetchone() == (5, 2)
-        assert "1 already ingested" in run("--db", roles["owner"], "ingest", file).stderr
-        connection.rollback()
+        assert connection.execute("SELECT id, state FROM hand_ins").fetchall() == [("a", "pending")]
+    for role in ("reader", "ingester"):
+        with pytest.raises(ForbiddenError, match="grant its user the role tuning_registry_recorder"):
+            append_hand_in(roles[role], "b", payload, 10)
+    for words in (("winners",), ("ingest", *write_ranks(tmp_path, [B]), "--run", "more"), ("fold",)):
+        assert run("--db", roles["recorder"], *words).exit_code == 1
+
+
+def test_an_ingester_ingests_folds_completes_and_replaces_but_decides_nothing(
+    roles: dict[str, str], tmp_path: Path
+) -> None:
+    for number in (1, 2):
+        votes = {"sm90": {"k": {f"M={m}": A for m in range(number)}}}
+        timings = {"sm90": {"k": {f"M={m}": [[A, [1, 1, 1]], [B, None]] for m in range(number)}}}
+        seen = {"sm90": {"once": {"M=1": {"config": A, "reason": "single candidate"}}}}
+        grown = version_2(
+            votes, 7, rank=7, timings=timings, observations=seen, packages={"k": "1"}, sources={"k": "0" * 64}
+        )
+        append_hand_in(roles["recorder"], str(number), pack_hand_in([json.dumps(grown).encode()]), 10)
+        done = run("--db", roles["ingester"], "fold")
+        assert (done.exit_code, "folded 1 hand-in" in done.stderr) == (0, True), done.stderr
+    assert "1 completed" in done.stderr
+    append_hand_in(roles["recorder"], "x", b"hostile", 10)
+    assert run("--db", roles["ingester"], "fold").exit_code == 1  # refused
+    for words in (
+        ("ingest", *write_ranks(tmp_path / "1", [B, B]), "--run", "more"),
+        ("ingest", *write_ranks(tmp_path / "2", [A, B]), "--run", "more", "--replace"),
+        ("hand-ins",), ("status",), ("winners",), ("hand-ins", "--save", tmp_path / "saved"),
+    ):  # fmt: skip
+        done = run("--db", roles["ingester"], *words)
+        assert done.exit_code == (words[1:2] == ("--save",)), (words, done.stderr)  # the hostile one holds no recording
+    for words in WRITING[:-1]:
+        done = run("--db", roles["ingester"], *words)
+        assert (done.exit_code, "GRANT tuning_registry_owner TO " in done.stderr) == (1, True), (words, done.stderr)
+    refuse(roles["ingester"], "UPDATE recordings SET withdrawn_at = 'now'")
+    refuse(roles["ingester"], "UPDATE hand_ins SET payload = ''")
 
 
 def refuse(url: str, statement: str) -> None:
@@ -140,7 +136,7 @@ def test_a_reader_reads_everything_and_writes_the_log_of_exports_only(roles: dic
     refuse(roles["reader"], "UPDATE exports SET exported_by = 'me'")
     for words, job in (
         *((words, "owner") for words in WRITING[:-1]),
-        (("ingest", *write_ranks(tmp_path, [B]), "--run", "more"), "recorder"),
+        (("ingest", *write_ranks(tmp_path, [B]), "--run", "more"), "ingester"),
     ):
         done = run("--db", roles["reader"], *words)
         advice = f"GRANT tuning_registry_{job} TO {parse_url(roles['reader']).username}\n"
@@ -211,8 +207,8 @@ def test_the_creator_of_the_schema_goes_on_as_before(postgres_server: str, tmp_p
         with psycopg.connect(admin, autocommit=True) as connection:
             query = "SELECT has_sequence_privilege(%s, 'of_another_tool_id_seq', 'USAGE')"
             assert connection.execute(query, [f"{prefix}_recorder"]).fetchone() == (False,)
-            for job in ("owner", "recorder", "reader"):
+            for job in ("owner", "recorder", "ingester", "reader"):
                 connection.execute(f"DROP OWNED BY {prefix}_{job}".encode())
     with psycopg.connect(postgres_server, autocommit=True) as connection:
-        for name in (boss, *(f"{prefix}_{job}" for job in ("owner", "recorder", "reader"))):
+        for name in (boss, *(f"{prefix}_{job}" for job in ("owner", "recorder", "ingester", "reader"))):
             connection.execute(f"DROP ROLE {name}".encode())

@@ -23,7 +23,7 @@ A = config(B=16)
 
 def test_reading_neither_creates_nor_hides_a_missing_registry(store: Store) -> None:
     with pytest.raises(
-        SchemaError, match="there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"
+        SchemaError, match="there is no registry here yet; registry ingest or registry db upgrade creates it"
     ):
         find_winners(store, Selection())
     assert describe_status(store)["revision"] is None

@@ -43,11 +43,11 @@ def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     [
         (
             "prepare_threshold=0",
-            "the database URL has an unknown connection option 'prepare_threshold'; expected libpq's",
+            "the database URL has an unknown connection option 'prepare_threshold'; expected one of libpq",
         ),
         (
             "prepare_threshold=x",
-            "the database URL has an unknown connection option 'prepare_threshold'; expected libpq's",
+            "the database URL has an unknown connection option 'prepare_threshold'; expected one of libpq",
         ),
         ("autocommit=1", "unknown connection option 'autocommit'"),
         ("sslmod=require", "unknown connection option 'sslmod'"),

@@ -108,7 +108,7 @@ class Shell:
     def __init__(self, folder: Path, database: str | None = None) -> None:
         self.folder = folder.resolve()
         shutil.copytree(ROOT / "examples", self.folder / "examples")
-        for data in ("triton-cache", "triton-autotune-cache"):
+        for data in ("triton-cache", "triton-autotune-cache", "tools"):
             shutil.copytree(ROOT / "tests" / "data" / data, self.folder / "tests" / "data" / data)
         self.database = database or f"sqlite:///{self.folder}/registry.db"
         tools = self.folder / ".bin"

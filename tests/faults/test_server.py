@@ -88,7 +88,7 @@ def weak(database: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("words", "job"),
     [
-        (("ingest", H200), "recorder"),
+        (("ingest", H200), "ingester"),
         (("winners",), "reader"),
         (("export", "--arch", "sm90"), "reader"),
         (("db", "upgrade"), "owner"),
@@ -100,7 +100,7 @@ def test_a_role_without_rights(cli: Cli, weak: str, words: tuple[str, ...], job:
     assert cli("ingest", H200, "--run", "demo").exit_code == 0
     result = CliRunner().invoke(app, ["--db", weak, *map(str, words)])
     name = parse_url(weak).username
-    assert f": permission denied for table tuning_registry_alembic_version: {name} needs the role " in error_of(result)
+    assert f": permission denied for table tuning_registry_alembic_version: {name} needs a role " in error_of(result)
     assert error_of(result).endswith(f"run: GRANT tuning_registry_{job} TO {name}")
     assert_no_secret(result)
 

@@ -34,9 +34,9 @@ config = st.fixed_dictionaries(
         "ir_override": st.none() | text,
     },
 ).map(config_text)
-milliseconds = st.floats(0, 1e9, exclude_min=True)
+milliseconds = st.lists(st.floats(1e-6, 1e9), min_size=3, max_size=3).map(sorted)
 timing = st.one_of(
-    st.builds(Timing, config, milliseconds, milliseconds, milliseconds),
+    st.builds(lambda text, three: Timing(text, three[1], three[0], three[2]), config, milliseconds),
     st.builds(Timing, config, st.none(), st.none(), st.none()),
 )
 

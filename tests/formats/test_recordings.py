@@ -223,7 +223,9 @@ def test_failed_candidates_have_no_times() -> None:
     ]  # by text
 
 
-@pytest.mark.parametrize("time", ["-0.5", "0", "0.0", "-0.0", "NaN", "-1", "-Infinity", "-1e300"])
+@pytest.mark.parametrize(
+    "time", ["-0.5", "0", "0.0", "-0.0", "NaN", "-1", "-Infinity", "-1e300", "5e-324", "1e-7", "1e300", "1" + "0" * 30]
+)
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_candidate_with_an_impossible_time_counts_as_not_timed(time: str, place: int) -> None:
     three = ["0.2", "0.1", "0.3"]
@@ -239,7 +241,35 @@ def test_a_candidate_with_an_impossible_time_counts_as_not_timed(time: str, plac
             assert rows == {config_text(FULL): (None,) * 3, config_text(config(B=1)): (2.0, 1.0, 3.0)}
 
 
-@pytest.mark.parametrize("times", ["[-0.5, 1, 1]", "[0, 0, 0]", "[NaN, NaN, NaN]", "null", "[Infinity, 1, 1]"])
+@pytest.mark.parametrize(
+    ("times", "is_possible"),
+    [
+        ([2.0, 1.0, 3.0], True),
+        ([2.0, 2.0, 2.0], True),
+        ([2.0, 2.0000001, 1.9999999], True),  # equal samples, interpolated
+        ([1e-6, 1e-6, 1e9], True),
+        ([2.0, 3.0, 1.0], False),
+        ([2.0, 2.1, 3.0], False),
+        ([2.0, 1.0, 1.9], False),
+        ([1.0, 2.0, 3.0], False),  # in ascending order, so the median is not the first
+    ],
+)
+def test_percentiles_have_an_order(times: list[float], is_possible: bool) -> None:
+    for document in (
+        {"sm90": {"k": {"M=1": [[FULL, times]]}}},
+        version_1({}, timings={"sm90": {"k": {"M=1": [[FULL, times]]}}}),
+    ):
+        text = json.dumps(document).encode()
+        for recording in (parse_recording(text, "r"), QuickReader().read_quickly(text, "r")):
+            assert recording is not None
+            (row,) = recording.timings["sm90"]["k"]["M=1"]
+            assert row[1:] == (tuple(times) if is_possible else (None,) * 3)
+
+
+@pytest.mark.parametrize(
+    "times",
+    ["[-0.5, 1, 1]", "[0, 0, 0]", "[NaN, NaN, NaN]", "null", "[Infinity, 1, 1]", "[2, 3, 1]", "[5e-324, 5e-324, 1]"],
+)
 def test_a_winner_with_an_impossible_time_is_an_observation(times: str) -> None:
     votes = {"sm90": {"k": {"M=1": FULL, "M=2": FULL}, "other": {"M=1": FULL}}}
     timed = f'{{"sm90": {{"k": {{"M=1": [[{TEXT}, {times}]], "M=2": [[{json.dumps(config(B=1))}, {times}]]}}}}}}'

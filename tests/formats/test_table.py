@@ -337,10 +337,10 @@ def test_user_folder_is_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        ('{"sm90": {"k": {"M=1": {}}}}', "this is a recording. Make a table from it with `registry merge`"),
+        ('{"sm90": {"k": {"M=1": {}}}}', "this is a recording. Make a table from it with registry merge"),
         (
             '{"format": "tuning-registry recording", "version": 1}',
-            "this is a recording. Make a table from it with `registry merge`",
+            "this is a recording. Make a table from it with registry merge",
         ),
         ('{"key": [], "configs_timings": []}', "this is Triton's autotune cache file"),
         ('{"1": {"BLOCK_SIZE_M": 16}}', "this is a fused-MoE config file of vLLM or SGLang"),

@@ -74,7 +74,7 @@ def test_every_bad_entry_is_named_and_the_others_are_counted(tmp_path: Path) -> 
         ({**payload(), "tuning_registry": {"overrides": [{"action": "ban"}]}}, "tuning_registry/overrides/0",
          "required field 'kernel' is missing"),
         (payload(digest="0" * 64), "tuning_registry/digest",
-         f"the string '{'0' * 37}...' is not the digest of what the file holds, so it was edited"),
+         f"the string '{'0' * 37}...' is not the digest of the file's content, so the file was edited"),
     ],
 )  # fmt: skip
 def test_a_bad_header_is_named(tmp_path: Path, document: Any, field: str, said: str) -> None:

@@ -111,8 +111,16 @@ def test_an_entry_of_which_all_is_banned_is_left_out_and_counted(store: Store, t
     made = export_table(store, SM90)
     assert (made.payload["kernels"]["k"], made.banned_out) == ({"M=2": A}, 1)
     decide(store, "ban", "*", A)
+    made = export_table(store, SM90)  # jobs learn of the bans from it
+    assert (made.payload["kernels"], made.entries, made.banned_out) == ({}, 0, 2)
+    assert len(made.payload["tuning_registry"]["overrides"]) == 3
+
+
+def test_bans_and_thresholds_that_leave_nothing_are_refused(store: Store, tmp_path: Path) -> None:
+    votes(store, tmp_path, M1=[A], M2=[B])
+    decide(store, "ban", "M=1", A)
     with pytest.raises(SelectionError, match=r"thresholds and bans leave out every entry \(2\)"):
-        export_table(store, SM90)
+        export_table(store, SM90, ExportOptions(min_votes=2))
 
 
 def test_no_wider_entry_serves_a_config_where_it_is_banned(store: Store, tmp_path: Path) -> None:
@@ -191,7 +199,7 @@ def test_configs_are_named_as_they_are_shown(store: Store, tmp_path: Path) -> No
     assert decide(store, "pin", "M=1", "B=2  num_warps=4 num_stages=3").config == config_text(B)
     with pytest.raises(
         UsageError,
-        match="'B=9' is not a recorded config; expected one that registry explain lists, such as B=1 num_warps=4 ",
+        match="'B=9' is not a recorded config. registry explain lists them, such as B=1 num_warps=4 ",
     ):
         decide(store, "pin", "M=1", "B=9")
     with pytest.raises(UsageError, match="not a config: at num_stages: required config field 'num_stages' is missing"):

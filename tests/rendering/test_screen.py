@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,10 +14,15 @@ from hypothesis import strategies as st
 from tuning_registry.rendering.base import render_columns
 from tuning_registry.rendering.screen import SCREEN, Paint, Screen, fit, paint
 
-WORDS = st.text("x=|", min_size=1, max_size=50)
+WORDS = st.text("x=|漢", min_size=1, max_size=50)
 CELLS = st.one_of(WORDS, st.integers(0, 999), st.none())
 COLUMNS = ["arch", "kernel", "key", "chosen_by"]
 ROWS = st.lists(st.fixed_dictionaries(dict.fromkeys(COLUMNS, CELLS)), min_size=1, max_size=4)
+
+
+def columns(text: str) -> int:
+    """How many columns a terminal gives to a text."""
+    return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in text)
 
 
 @contextmanager
@@ -30,9 +36,15 @@ def screen(width: int | None, *, has_colours: bool = False) -> Iterator[None]:
 def test_a_table_fits_and_loses_nothing(rows: list[dict[str, object]], width: int) -> None:
     with screen(width):
         text = fit(render_columns(rows, COLUMNS, "  "))
-    assert all(len(line) <= width for line in text.splitlines())
+    for line in text.splitlines():
+        assert columns(line) <= width or len(line.split(": ")[-1].split()) == 1  # a value alone is never broken
     values = [str(value) for row in rows for value in row.values() if value is not None]
-    assert sorted(re.findall(r"[x=|0-9]+", text)) == sorted(values)  # no column's name has such a character
+    assert sorted(re.findall(r"[x=|漢0-9]+", text)) == sorted(values)  # no column's name has such a character
+
+
+def test_wide_characters_take_two_columns() -> None:
+    rows = [{"host": "節点", "rank": 0}, {"host": "node", "rank": 1}, {"host": "e\u0301", "rank": 2}]
+    assert render_columns(rows, ["host", "rank"]) == "HOST  RANK\n節点  0\nnode  1\ne\u0301     2\n"
 
 
 def test_columns_that_do_not_fit_follow_below_their_row() -> None:
@@ -68,7 +80,7 @@ def test_lines_end_between_words(words: list[str], indent: int, width: int) -> N
         lines = fit(line + "\n").splitlines()
     assert " ".join(lines).split() == words
     for one in lines:
-        assert len(one) <= width or len(one.split()) == 1
+        assert columns(one) <= width or len(one.split()) == 1
     assert all(one.startswith(" " * (indent + 4)) for one in lines[1:])
 
 

@@ -157,6 +157,28 @@ def test_the_search_looks_at_few_of_many_keys(monkeypatch: pytest.MonkeyPatch) -
     assert 48 <= len(opened) < 1500
 
 
+def test_the_search_looks_at_few_of_many_combinations_of_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = random.Random(1)
+    flags = ["|".join(f"F{bit}={bool(number >> bit & 1)}" for bit in range(9)) for number in range(512)]
+    made = RecordedKeys({f"M={dice.randrange(1, 64)}|{one}": A for one in flags for _ in range(4)})
+    opened: list[int] = []
+
+    def counting(value: int) -> int:
+        opened.append(value)
+        return value if value >= 0 else -value
+
+    monkeypatch.setattr("tuning_registry.rules.key_tree.abs", counting, raising=False)
+    list(
+        itertools.islice(
+            made.from_nearest(
+                f"M=40|{flags[77]}",
+            ),
+            5,
+        )
+    )
+    assert 10 <= len(opened) < 500  # two for each key, of 2,048
+
+
 def test_slowdowns_of_times() -> None:
     assert slowdowns_of({A: 1.0, B: 1.126, C: float("inf"), D: 50.0}) == {A: 0, B: 13, C: FAILED, D: MOST_PERCENT}
     assert slowdowns_of({A: 0.0, B: 0.0, C: 1.0}) == {A: 0, B: 0, C: MOST_PERCENT}

@@ -87,7 +87,7 @@ def test_a_launch_that_on_miss_refuses_is_counted_and_kept_as_a_miss(
             launch(kernel, Tensor(), Tensor(), 32)
     (miss,) = coverage_report().misses
     assert (miss.key, miss.reason, miss.source) == (OTHER_KEY, "no key", "error")
-    assert caplog.text.count("on sm90: no key; the launch is refused") == 1
+    assert caplog.text.count("on sm90: the table does not have this key; the launch is refused") == 1
     uninstall()
     (observation,) = only_recording(tmp_path / "job").observations[ARCH][NAME].values()
     assert (observation.config, observation.reason) == (None, "miss: no key")

@@ -42,14 +42,19 @@ def table(tmp_path: Path) -> Path:
     return write_table(tmp_path / "tables", {NAME: {KEY: stored(three()[0])}})
 
 
-def test_the_flag_counts_until_the_first_launch(table: Path, torch_flag: list[bool]) -> None:
-    assert install(table_path=table, arch=ARCH).mode == "auto"
+def test_the_flag_counts_until_the_first_launch(
+    table: Path, torch_flag: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert install(table_path=table, arch=ARCH, verify_every=3).mode == "auto"
     torch_flag[0] = True
     kernel = autotuner()
     for _ in range(2):
         launch(kernel)
     assert (launched(kernel), kernel.timer.calls) == ([128, 128], 0)
     assert active_policy().mode == "pinned"  # type: ignore[union-attr]
+    assert "never called" not in caplog.text  # the end of a policy, which this is not
+    assert "nothing was tuned" not in caplog.text
 
 
 def test_a_flag_after_the_first_launch_changes_nothing(table: Path, torch_flag: list[bool]) -> None:
@@ -90,12 +95,19 @@ def test_a_flag_that_requests_pinning_from_a_broken_table_refuses_the_launch(
     assert kernel.fn.launches == []
 
 
+@pytest.mark.parametrize("spelling", ["off", " OFF "])
 @pytest.mark.parametrize("mode", ["pinned", "auto", "record"])
 def test_off_in_the_environment_turns_off_what_a_script_installs(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: str
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    mode: str,
+    spelling: str,
 ) -> None:
     original = Autotuner.run
-    monkeypatch.setenv("TUNING_REGISTRY_MODE", "off")
+    monkeypatch.setenv("TUNING_REGISTRY_MODE", spelling)
+    assert install().mode == "off"
     fields: Any = {"pinned": {"table_path": table}, "record": {"record_path": tmp_path / "r"}, "auto": {}}[mode]
     assert install(mode=mode, arch=ARCH, chaos=True, verify_every=3, **fields).mode == "off"
     assert Autotuner.run is original

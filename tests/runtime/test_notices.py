@@ -10,7 +10,7 @@ from tests.runtime.fakes import ARCH, KEY, NAME, Tensor, autotuner, launch, stor
 from tests.runtime.test_process import python
 from tuning_registry.formats.table import read_table
 from tuning_registry.runtime import AutotunePolicy, install, uninstall
-from tuning_registry.runtime.recording import sink
+from tuning_registry.runtime.recording import hand_in
 
 
 def told(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
@@ -67,10 +67,12 @@ def test_variables_that_a_given_policy_leaves_unused_are_named(monkeypatch: Any,
     caplog.clear()
     install(AutotunePolicy(mode="pinned", arch=ARCH, source="s", record_path="r", chaos=True))
     assert [said.rpartition(": ")[2] for said in told(caplog)] == ["TUNING_REGISTRY_CHAOS"]
-    monkeypatch.setenv("TUNING_REGISTRY_MODE", "pined")  # no policy reads it
+    monkeypatch.setenv("TUNING_REGISTRY_MODE", "of")  # the kill switch, mistyped
     caplog.clear()
     install(AutotunePolicy(mode="pinned", arch=ARCH))
-    assert told(caplog) == []
+    (said,) = told(caplog)
+    assert "TUNING_REGISTRY_MODE" in said
+    assert "'of'" in said
 
 
 def test_a_process_without_a_gpu_is_told_once(tmp_path: Path, caplog: Any) -> None:
@@ -105,7 +107,7 @@ def test_a_scope_that_no_kernel_lies_in_is_named_at_the_end(mode: Any, what: Any
 def test_block_sizes_that_no_candidate_has_are_named_with_the_miss(tmp_path: Path, caplog: Any) -> None:
     install(AutotunePolicy(mode="pinned", table_path=tmp_path, arch=ARCH, block_sizes={"BLOCK_M": 63}))
     launch(autotuner())
-    (miss,) = [said for said in told(caplog) if said.startswith("miss for ")]
+    (miss,) = [said for said in told(caplog) if said.startswith("miss (")]
     assert "no candidate has the policy's block_sizes" in miss
 
 
@@ -155,7 +157,7 @@ def test_rank_0_is_told_of_another_job_of_its_name(tmp_path: Path, monkeypatch: 
 def test_a_database_that_no_package_here_can_reach_is_named_at_install(
     url: Any, missing: Any, monkeypatch: Any, caplog: Any
 ) -> None:
-    monkeypatch.setattr(sink, "find_spec", lambda name: None if name == "psycopg" else name)
+    monkeypatch.setattr(hand_in, "find_spec", lambda name: None if name == "psycopg" else name)
     install(AutotunePolicy(record_path=url, arch=ARCH, run="job"))
     assert [said.startswith(missing or "?") for said in told(caplog)] == ([True] if missing else [])
 

@@ -98,10 +98,10 @@ def test_every_miss_has_a_reason_and_is_logged_once(
         launch(kernel)
     launch(kernel, M=16, x=Tensor(), y=Tensor())
     assert coverage_report().miss_counts == {reason: 1}
-    messages = [r.getMessage() for r in caplog.records if "miss for " in r.getMessage()]
+    messages = [r.getMessage() for r in caplog.records if "miss (" in r.getMessage()]
     assert len(messages) == 1
     assert all(part in messages[0] for part in (reason, NAME, KEY))
-    (asked,) = [r.getMessage() for r in caplog.records if "these keys were looked up in" in r.getMessage()]
+    (asked,) = [r.getMessage() for r in caplog.records if "the keys were looked up in" in r.getMessage()]
     assert all(part in asked for part in (str(path), "3.0.1", triton.__version__))
 
 
@@ -112,7 +112,7 @@ def test_a_flood_of_misses_is_counted_and_not_logged(tmp_path: Path, caplog: pyt
         launch(kernel, M=size)
     assert sum(coverage_report().miss_counts.values()) == 100
     messages = [
-        r.getMessage() for r in caplog.records if re.match("tuning_registry: (miss|these keys|further)", r.getMessage())
+        r.getMessage() for r in caplog.records if re.match("tuning_registry: (miss|the keys|further)", r.getMessage())
     ]
     assert len(messages) == 22  # twenty with their keys, which table, and that there are more
     assert "further misses are counted but not logged" in messages[-1]
@@ -133,10 +133,7 @@ def test_an_entry_that_cannot_tell_two_candidates_apart_is_a_miss(
     launch(kernel)
     assert kernel.best_config is live[2]
     assert coverage_report().miss_counts == {"ambiguous config": 1}
-    assert (
-        "on sm90: ambiguous config (several candidates have this config and differ only in their pre_hook"
-        in caplog.text
-    )
+    assert "on sm90: several candidates have this config and differ only in their pre_hook" in caplog.text
     pin(tmp_path, stored(live[1]), on_miss="error")
     with pytest.raises(LaunchError, match="differ only in their pre_hook") as caught:
         launch(autotuner(live))

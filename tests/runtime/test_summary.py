@@ -37,7 +37,7 @@ def test_a_pinned_job_logs_its_table_and_what_it_pinned(table: Path, caplog: pyt
     digest = read_table(table).digest[:12]
     assert lines(caplog) == [
         f"pinning from {table}: 1 entry, Triton 3.6.0, digest {digest}...",
-        f"pinned 1 of 2 keys from {table} (digest {digest}...); 1 miss: 1 no key; outcome: 1 nearest",
+        f"pinned 1 of 2 keys from {table} (digest {digest}...); 1 miss: no key (1); fallback: nearest (1)",
     ]
 
 
@@ -60,7 +60,7 @@ def test_a_pinned_job_without_a_table_says_so(caplog: pytest.LogCaptureFixture, 
     start, _, end, recorded = lines(caplog)
     assert start == f"pinning from {tmp_path} (read at the first launch); recording misses to {tmp_path / 'misses'}"
     assert end.startswith("pinned 0 of 2 keys")
-    assert end.endswith("; 2 misses: 2 no kernel; outcome: 2 min_cost")
+    assert end.endswith("; 2 misses: no kernel (2); fallback: min_cost (2)")
     assert recorded.startswith(f"recorded 2 observations to {tmp_path / 'misses'}.")
 
 
@@ -92,7 +92,7 @@ def test_only_rank_0_logs_at_level_info(
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    job(mode="pinned", table_path=table)
+    job(mode="pinned", table_path=table, compile_ahead=False)
     assert lines(caplog) == []
     assert [line.partition(" ")[0] for line in lines(caplog, logging.DEBUG)] == ["pinning", "pinned"]
 
@@ -121,4 +121,17 @@ def test_the_command_shows_both_lines_once_unless_the_script_logs_warnings_only(
     said = python("-m", "tuning_registry.runtime", *options, "job.py", cwd=tmp_path).stderr
     assert said.count("pinning from") == 1  # before the script sets up its logging
     assert said.count("pinned 1 of 2 keys") == is_shown
-    assert said.count("miss for") == 1
+    assert said.count("miss (") == 1
+
+
+def test_a_job_whose_launches_all_raised_says_so(table: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    def fails(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("illegal memory access")
+
+    install(mode="pinned", arch=ARCH, table_path=table)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        launch(autotuner(behave=fails))
+    uninstall()
+    assert lines(caplog)[-1] == "nothing was pinned: no launch has returned"

@@ -86,4 +86,4 @@ def test_a_job_says_that_its_choices_may_differ(tmp_path: Path, caplog: pytest.L
     launch(kernel)
     launch(kernel, Tensor(), Tensor(), 32)
     uninstall()
-    assert "; 1 miss: 1 no key; outcome: 1 tuned" in caplog.text
+    assert "; 1 miss: no key (1); fallback: tuned by Triton (1)" in caplog.text

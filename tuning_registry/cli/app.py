@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tuning_registry import __version__
-from tuning_registry.cli import database, overrides, recordings, reports, standalone, tables, votes
+from tuning_registry.cli import database, hand_ins, overrides, recordings, reports, standalone, tables, votes, warming
 from tuning_registry.cli.commands import Command, Group, examples_text
 from tuning_registry.cli.console import find_screen, print_message
 from tuning_registry.cli.options import Db
@@ -84,6 +84,7 @@ app = typer.Typer(
 # The help shows panels and commands in this order. One file of this folder holds the commands of one panel.
 PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Recordings": {"ingest": recordings.ingest, "misses": recordings.misses},
+    "Hand-ins": {"fold": hand_ins.fold, "hand-ins": hand_ins.hand_ins},
     "Votes and timings": {
         "winners": votes.winners,
         "disagreements": votes.disagreements,
@@ -99,6 +100,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "diff": tables.diff,
         "check": tables.check,
         "exports": tables.exports,
+        "warm": warming.warm,
     },
     "Overrides": {
         "pin": overrides.pin,
@@ -106,7 +108,7 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "lift": overrides.lift,
         "overrides": overrides.list_overrides,
     },
-    "Without a database": {"merge": standalone.merge, "validate": standalone.validate},
+    "Without a database": {"merge": standalone.merge, "validate": standalone.validate, "formats": standalone.formats},
     "Database": {"status": database.status},
 }
 
@@ -129,12 +131,20 @@ for _panel, _commands in PANELS.items():
 runs_app = _group(
     "runs",
     "Recordings",
-    "List the runs, newest first; withdraw or restore one.",
+    "List the runs, newest first; withdraw, restore, compact or delete one.",
     ("registry runs", "registry runs --format json"),
     invoke_without_command=True,
 )
 runs_app.callback()(recordings.list_runs)
-_add(runs_app, {"withdraw": recordings.withdraw, "restore": recordings.restore})
+_add(
+    runs_app,
+    {
+        "withdraw": recordings.withdraw,
+        "restore": recordings.restore,
+        "compact": recordings.compact,
+        "delete": recordings.delete,
+    },
+)
 
 db_app = _group(
     "db",

@@ -12,7 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from tuning_registry.cli.console import print_message
 from tuning_registry.cli.options import FILTERS, Db
-from tuning_registry.errors import UsageError, printable
+from tuning_registry.errors import ForbiddenError, SchemaError, UsageError, printable
 from tuning_registry.model.selection import Selection, parse_packages, parse_ranks
 
 if TYPE_CHECKING:
@@ -67,8 +67,12 @@ class Target:
     db: str | None
     selection: Selection = field(default_factory=Selection)
 
-    def open(self) -> Store:
-        """Print which database is used, and return its store."""
+    def open(self, *, says_pending: bool = True) -> Store:
+        """Print which database is used, and return its store.
+
+        Args:
+            says_pending: Also print how many hand-ins the answers of this command do not count.
+        """
         from tuning_registry.db.dialects import network_file_system
         from tuning_registry.db.store import Store
         from tuning_registry.db.url import is_in_memory, resolve_url, shown_url, sqlite_file
@@ -76,7 +80,7 @@ class Target:
         url = resolve_url(self.db)
         if is_in_memory(url):
             raise UsageError(
-                "a database in memory would be lost when this command ends; name a file, or use registry merge or "
+                "an in-memory database would be lost when this command ends; name a file, or use registry merge or "
                 "registry report, which need no database"
             )
         print_message(f"database: {printable(shown_url(url))}")
@@ -87,7 +91,22 @@ class Target:
                 f"warning: this SQLite file is on {kind}, where locking is unreliable. Let only one process write to it, "
                 "or use Postgres"
             )
-        return Store(url)
+        store = Store(url)
+        if says_pending:
+            _say_pending(store)
+        return store
+
+
+def _say_pending(store: Store) -> None:
+    """Print how many hand-ins are not counted. Without a registry, the command itself reports that."""
+    from tuning_registry.operations.ingest.hand_ins import count_hand_ins, note_of
+
+    try:
+        note = note_of(count_hand_ins(store))
+    except (SchemaError, ForbiddenError):
+        return
+    if note:
+        print_message(f"note: {note}")
 
 
 def database_of(ctx: typer.Context, db: str | None) -> str | None:
@@ -132,7 +151,9 @@ def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty)
 
 def _filter(name: str, *, is_required: bool) -> inspect.Parameter:
     kind, option = FILTERS[name]
-    return _keyword(name, Annotated[kind, option], inspect.Parameter.empty if is_required else None)
+    return _keyword(
+        name, Annotated[kind, option], inspect.Parameter.empty if is_required else False if kind is bool else None
+    )
 
 
 def _with_parameters(
@@ -155,6 +176,8 @@ def _selection(given: Mapping[str, Any]) -> Selection:
         source=given.get("source"),
         triton=given.get("triton"),
         packages=parse_packages(given.get("package") or []),
+        device=given.get("device"),
+        curated=bool(given.get("curated")),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ def status(target: Target, style: FormatOption = Format.table) -> None:
     """Show which database is used, its schema revision, and what it holds."""
     from tuning_registry.operations.reports.status import describe_status
 
-    found = describe_status(target.open())
+    found = describe_status(target.open(says_pending=False))
     print_data(render_status(found, style))
     if found["revision"] is None:
         print_message("there is no registry in this database yet; registry ingest or registry db upgrade creates one")
@@ -34,9 +35,10 @@ def upgrade(target: Target) -> None:
     """Create the schema, or upgrade an older one."""
     from tuning_registry.db.migrate import upgrade_database
 
-    store = target.open()
+    store = target.open(says_pending=False)
     with show_progress("upgrading the schema") as work:
-        before, after = upgrade_database(store, report=work.step)
+        track = functools.partial(work.track, doing="packing timings")
+        before, after = upgrade_database(store, report=work.step, track=track)
     if before == after:
         print_message(f"the schema is up to date ({after})")
     else:
@@ -48,7 +50,7 @@ def check(target: Target) -> None:
     """Check the database: integrity, revision and schema. Exits 1 if it finds a problem."""
     from tuning_registry.db.check import find_problems
 
-    problems = find_problems(target.open())
+    problems = find_problems(target.open(says_pending=False))
     for problem in problems:
         print_message(f"problem: {problem}")
     if problems:

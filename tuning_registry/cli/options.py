@@ -81,9 +81,20 @@ FILTERS: Final[Mapping[str, tuple[Any, typer.models.OptionInfo]]] = {
         typer.Option(
             "--package",
             metavar="NAME=VERSION",
-            help="Only recordings made with this version, for the kernels of package NAME. May be repeated.",
+            help="For the kernels of package NAME, only recordings made with this version. May be repeated.",
         ),
+    ),
+    "device": (
+        str | None,
+        typer.Option(
+            "--device", metavar="DEVICE", help="Device, for entries that are per device, such as NVIDIA_H200."
+        ),
+    ),
+    "curated": (
+        bool,
+        typer.Option("--curated", help="Count each curated choice as a vote (from files of other tools)."),
     ),
 }
 VOTES: Final = ("run", "source", "triton", "package")
-ALL: Final = ("arch", "kernel", "run", "rank", *VOTES[1:])
+ALL: Final = ("arch", "kernel", "run", "rank", *VOTES[1:], "device")
+CHOICES: Final = (*ALL, "curated")

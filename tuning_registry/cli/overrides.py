@@ -37,7 +37,7 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="YYYY-MM-DD",
-        help="Last day (UTC) on which it applies. Export then fails until it is renewed or lifted.",
+        help="Last day (UTC) on which it applies. After that day, export fails until it is renewed or lifted.",
     ),
 ]
 Force = Annotated[
@@ -91,8 +91,8 @@ def ban(
         typer.Option(
             "--config",
             metavar="CONFIG",
-            help="Config, as shown by other commands or as JSON. With some fields only, such as num_warps=8, every config "
-            "that has them.",
+            help="Config, as shown by other commands or as JSON. If it has only some fields, such as num_warps=8, "
+            "every config with these is banned.",
         ),
     ],
     reason: Reason,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +10,10 @@ import typer
 
 from tuning_registry.cli.commands import Target, command, database_of, nothing_matches
 from tuning_registry.cli.console import print_data, print_message
+from tuning_registry.cli.hand_ins import print_fold
 from tuning_registry.cli.options import Db, ExitCode, FormatOption, StatedPackages, StatedTriton
 from tuning_registry.cli.progress import show_progress
-from tuning_registry.errors import printable
+from tuning_registry.errors import UsageError, printable
 from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS
 from tuning_registry.model.names import rank_ranges, ranks_text
 from tuning_registry.model.selection import parse_packages, parse_ranks
@@ -19,15 +21,17 @@ from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.misses import render_misses
 from tuning_registry.rendering.runs import render_runs
 from tuning_registry.rendering.votes import spelling_note
-from tuning_registry.wording import count_of
+from tuning_registry.wording import count_of, list_some
 
 if TYPE_CHECKING:
     from tuning_registry.operations.ingest.ingest import IngestReport
+    from tuning_registry.operations.retention import RunContents
 
 RunRanks = Annotated[
     list[str] | None,
     typer.Option("--rank", metavar="RANKS", help="Only these ranks of the run, such as 3 or 0-7. May be repeated."),
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as shown by registry runs.")]
 
 
@@ -44,7 +48,8 @@ def ingest(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="Recordings, timings and Triton caches (TRITON_CACHE_DIR): files, folders or quoted globs.",
+            help="Recordings, timings, Triton caches (TRITON_CACHE_DIR) and files of other tools (registry formats): "
+            "files, folders or quoted globs.",
         ),
     ],
     run: Annotated[
@@ -59,7 +64,21 @@ def ingest(
     ] = None,
     arch: Annotated[
         str | None,
-        typer.Option("--arch", metavar="ARCH", help="Architecture, for a Triton cache that does not state one."),
+        typer.Option(
+            "--arch", metavar="ARCH", help="Architecture, for a Triton cache or a file of another tool without one."
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="DEVICE", help="Device, for a file of another tool that does not state one."),
+    ] = None,
+    from_format: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            help="Format of all files (registry formats). Defaults to what their content shows.",
+        ),
     ] = None,
     triton: StatedTriton = None,
     package: StatedPackages = None,
@@ -73,7 +92,7 @@ def ingest(
         bool, typer.Option("--keep-going", help="Skip recordings that cannot be ingested, list them, and exit 1.")
     ] = False,
 ) -> None:
-    """Ingest per-rank recordings, timings and Triton caches into the database, all or nothing."""
+    """Ingest per-rank recordings, timings and Triton caches into the database, all or nothing; then fold hand-ins."""
     from tuning_registry.operations.ingest.ingest import IngestOptions
     from tuning_registry.operations.ingest.ingest import ingest as ingest_paths
 
@@ -82,17 +101,21 @@ def ingest(
         as_run=as_run,
         rank=rank,
         arch=arch,
+        device=device,
+        format=from_format,
         triton=triton,
         packages=parse_packages(package or []),
         source=source,
         replace=replace,
         keep_going=keep_going,
     )
-    store = target.open()
+    store = target.open(says_pending=False)
     with show_progress("writing to the database") as work:
-        report = ingest_paths(store, paths, options, work.track)
+        report = ingest_paths(store, paths, options, work.track, work.step)
     _print_notes(report)
     print_message(f"ingested {report}")
+    if report.folded is not None:
+        print_fold(report.folded)
     if report.skipped:
         raise typer.Exit(1)
 
@@ -100,6 +123,8 @@ def ingest(
 def _print_notes(report: IngestReport) -> None:
     for error in report.skipped:
         print_message(f"skipped: {error}")
+    for broken in report.broken_formats:
+        print_message(f"warning: {printable(broken)}")
     for name in report.derived_runs:
         print_message(f"run: {printable(name)} (derived from file names and content; choose a name with --run)")
     if report.created:
@@ -139,6 +164,11 @@ def _print_warnings(report: IngestReport) -> None:
         )
     for texts in report.spellings:
         print_message(spelling_note(texts))
+    if report.look_alikes:
+        print_message(
+            "note: names of kernels with characters outside ASCII, which may only look like another kernel's name: "
+            + list_some(list(map(ascii, report.look_alikes)))
+        )
 
 
 @command(
@@ -174,7 +204,7 @@ def misses(
 
 
 def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = None) -> None:
-    """List the runs, newest first; withdraw or restore one."""
+    """List the runs, newest first; withdraw, restore, compact or delete one."""
     if ctx.invoked_subcommand is not None:
         ctx.find_root().obj = database_of(ctx, db)
         return
@@ -211,6 +241,68 @@ def restore(target: Target, run: RunName, rank: RunRanks = None) -> None:
             printable(f"note: {ranks_text(left[0])} of this run stay withdrawn. To count their votes again, use ")
             + f"--rank {rank_ranges(left[0])}"
         )
+
+
+@command(examples=("registry runs compact july --yes",))
+def compact(target: Target, run: RunName, yes: Yes = False) -> None:
+    """Drop the percentiles of a large run's timings, except those of 64 ranks. All medians stay exact."""
+    from tuning_registry.operations.retention import KEPT, compact_run, describe_run
+
+    store = target.open()
+    found = describe_run(store, run)
+    if not found.compactable:
+        print_message(f"{printable(run)}: nothing to compact; percentiles are kept for up to {KEPT} ranks of a run")
+        return
+    print_message(f"{printable(run)}: {count_of(found.compactable, 'timing')} would lose their percentiles")
+    print_message(
+        f"approximate from then on: noise percentages and the verdicts that rest on them, from {KEPT} ranks of this run instead "
+        "of all; the ranges that registry report draws"
+    )
+    print_message(f"unchanged: votes, medians, slowdowns, tables and checks ({_made_from(found)})")
+    _confirm("compact this run?", yes=yes)
+    dropped = compact_run(store, run)
+    print_message(f"{printable(run)}: dropped the percentiles of {count_of(dropped, 'timing')}")
+
+
+@command(examples=("registry runs delete july --yes",))
+def delete(target: Target, run: RunName, yes: Yes = False) -> None:
+    """Delete a run with its votes, timings and observations. Unlike a withdrawal, this cannot be undone."""
+    from tuning_registry.operations.retention import delete_run, describe_run
+
+    store = target.open()
+    found = describe_run(store, run)
+    print_message(f"will be lost: {found}")
+    for line in found.exports:
+        print_message(f"depends on it: table {line}")
+    if found.exports:
+        print_message(
+            "the votes behind these tables can then no longer be looked up, and registry check compares them with the votes that "
+            "are left"
+        )
+    _confirm("delete this run?", yes=yes)
+    print_message(f"{printable(run)}: deleted {count_of(delete_run(store, run), 'recording')}")
+
+
+def _made_from(found: RunContents) -> str:
+    return (
+        f"{count_of(len(found.exports), 'exported table')} made from this run"
+        if found.exports
+        else "no table was made from it"
+    )
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal, unless `--yes` was given.
+
+    Raises:
+        UsageError: Nobody can be asked, or the answer is no.
+    """
+    if yes:
+        return
+    if not (sys.stdin is not None and sys.stdin.isatty()):
+        raise UsageError("nothing was changed; to go on, repeat the command with --yes")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(1)
 
 
 def _whose(ranks: Sequence[int]) -> str:

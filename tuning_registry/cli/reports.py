@@ -10,7 +10,7 @@ import typer
 
 from tuning_registry.cli.commands import Target, command, nothing_matches
 from tuning_registry.cli.console import is_stdout, print_data, print_message, write_stdout
-from tuning_registry.cli.options import ALL, FormatOption
+from tuning_registry.cli.options import CHOICES, FormatOption
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.cli.votes import split_of
 from tuning_registry.errors import UsageError, printable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @command(
-    *ALL,
+    *CHOICES,
     examples=(
         "registry report --html report.html --run july",
         "registry report 'recordings/rec.rank*.json' --html report.html",

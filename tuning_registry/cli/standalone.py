@@ -8,14 +8,16 @@ from typing import Annotated
 import typer
 
 from tuning_registry.cli.commands import command
-from tuning_registry.cli.console import print_data, print_message
+from tuning_registry.cli.console import is_stdout, print_data, print_message
 from tuning_registry.cli.options import FormatOption, Paths, StatedTriton
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.cli.tables import write_export
 from tuning_registry.errors import printable
+from tuning_registry.formats.plugins import Plugins
 from tuning_registry.formats.table_problems import validate_table
 from tuning_registry.model.selection import Selection
 from tuning_registry.rendering.base import Format
+from tuning_registry.rendering.sources import render_formats
 from tuning_registry.rendering.validation import render_problems
 from tuning_registry.wording import count_of
 
@@ -37,7 +39,19 @@ def merge(
     with show_progress("counting votes") as work:
         store = ingest_in_memory(paths, IngestOptions(triton=triton), work.track)
     selection = Selection(arch=arch or only_arch(store))
-    write_export(export_table(store, selection, ExportOptions(source=source or None, evidence=False)), output)
+    options = ExportOptions(source=source or None, evidence=False, compile_data=not is_stdout(output))
+    write_export(export_table(store, selection, options), output)
+
+
+@command(examples=("registry formats", "registry formats --format json"))
+def formats(style: FormatOption = Format.table) -> None:
+    """List the formats of other tools that can be read or written, and the packages that add them."""
+    plugins = Plugins()
+    rows = plugins.describe()
+    print_data(render_formats(rows, style))
+    for broken in plugins.broken.values():
+        print_message(f"warning: {printable(broken)}")
+    print_message(count_of(len(rows), "format"))
 
 
 @command(examples=("registry validate sm90.json", "registry validate old.json sm90.json --format json"))

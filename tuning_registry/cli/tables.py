@@ -40,7 +40,8 @@ _FOR_PEOPLE: Final = (Format.table, Format.markdown)  # these leave out changes 
 @command(
     "arch",
     *VOTES,
-    required=("arch",),
+    "device",
+    "curated",
     examples=(
         "registry export --arch sm90 -o sm90.json",
         "registry export --arch sm90 --policy fastest --max-regression 5 -o sm90.json",
@@ -70,6 +71,13 @@ def export(
             "configs for keys that are not in the table.",
         ),
     ] = False,
+    no_compile_data: Annotated[
+        bool,
+        typer.Option(
+            "--no-compile-data",
+            help="Do not write the file beside the table from which jobs compile its kernels in the background.",
+        ),
+    ] = False,
     generalize: Annotated[
         float | None,
         typer.Option(
@@ -81,7 +89,7 @@ def export(
         float | None,
         typer.Option(
             metavar="PERCENT",
-            help="Refuse to slow down an entry of the table already in FILE by more than this.",
+            help="Write nothing if an entry of the table already in FILE would become slower by more than this.",
         ),
     ] = None,
     same_bits_as: Annotated[
@@ -97,10 +105,22 @@ def export(
         float,
         typer.Option(metavar="SHARE", help="Leave out entries whose winner has a smaller share of the votes (0 to 1)."),
     ] = 0.0,
+    to_format: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FORMAT", help="Write files of another tool into a folder (registry formats)."),
+    ] = None,
 ) -> None:
-    """Write the canonical table of one architecture: one config per entry."""
+    """Write the canonical table of one architecture: one config per entry.
+
+    With --to, writes the entries as files of another tool.
+    """
     from tuning_registry.operations.tables.export import ExportOptions, export_table
 
+    if to_format is not None:
+        _export_format(target, to_format, policy, output)
+        return
+    if target.selection.arch is None:
+        raise UsageError("an export needs an architecture; choose one with --arch")
     store = target.open()
     options = ExportOptions(
         min_votes=min_votes,
@@ -108,6 +128,7 @@ def export(
         policy=policy,
         ties=ties,
         evidence=not no_evidence,
+        compile_data=not no_compile_data and not is_stdout(output),
         generalize_percent=generalize,
         max_regression_percent=max_regression,
         replaced=_replaced_table(output) if max_regression is not None else None,
@@ -118,6 +139,22 @@ def export(
     write_export(made, output)
     if not is_stdout(output):
         _remember(store, made, target.selection, options, str(output))
+
+
+def _export_format(target: Target, name: str, policy: Policy, output: Path | None) -> None:
+    """Write the elected entries as files of another tool."""
+    from tuning_registry.operations.tables.outgoing import write_format
+
+    if output is None or is_stdout(output):
+        raise UsageError("--to needs a folder or file for its output: -o PATH")
+    written, entries = write_format(target.open(), target.selection, name, policy)
+    for file, data in sorted(written.files.items()):
+        write_atomically(output / file if file else output, data)
+    left = sum(written.left_out.values())
+    for reason, count in written.left_out.items():
+        print_message(printable(f"note: {count_of(count, 'entry')} left out: {reason}"))
+    files = count_of(len(written.files), "file")
+    print_message(f"wrote {count_of(entries - left, 'entry')} to {files} in {printable(str(output))}")
 
 
 def _replaced_table(output: Path | None) -> TunedTable | None:
@@ -142,14 +179,16 @@ def _remember(store: Store, made: Export, selection: Selection, options: ExportO
 
 def write_export(made: Export, output: Path | None) -> None:
     """Write a table to its file or stdout, and print a summary."""
+    from tuning_registry.operations.tables.compile_data import write_table_files
     from tuning_registry.operations.tables.exported import UNKNOWN_DEVICE
 
+    beside: Path | None = None
     if output is None or is_stdout(output):
         where = "stdout"
         write_stdout(made.data)
     else:
         where = printable(str(output))
-        write_atomically(output, made.data)
+        beside = write_table_files(made, output)
     print_message(
         f"wrote {count_of(made.entries, 'entry')} to {where}: {made.disagreements:,} with disagreement "
         f"({made.ties:,} decided by tie-break), {made.dropped:,} left out by thresholds"
@@ -165,23 +204,16 @@ def write_export(made: Export, output: Path | None) -> None:
         "{} kept the config of --same-bits-as: audits found no faster one with the same bits (see registry audit)": (
             made.kept_for_bits
         ),
-        "{} with votes that chose from other candidates than the newest recording (stale in registry winners)": (
+        "{} left out: their config is not a Triton config (--to FORMAT writes the files of their tool)": made.other_kinds,
+        "{} left out: they are for one device only (choose it with --device)": made.other_devices,
+        "{} stale: some recordings chose from other candidates than the newest one (see registry winners)": (
             made.stale
         ),
     }
     for what, count in notes.items():
         if count:
             print_message(f"note: {what.format(count_of(count, 'entry'))}")
-    if made.in_shares:
-        print_message(
-            f"{count_of(made.in_shares, 'entry')} from split runs: each candidate timed by "
-            f"{_ranks(made.fewest_ranks, made.most_ranks)}"
-        )
-    if made.unvoted:
-        print_message(
-            f"note: {count_of(made.unvoted, 'entry')} from split runs have no votes and are left out; "
-            "--policy fastest elects them by time"
-        )
+    _print_timed(made)
     if made.saving is not None:
         print_message(
             f'"*" entries for {count_of(made.saving.kernels, "kernel")} saved {count_of(made.saving.saved, "entry")}; '
@@ -192,10 +224,34 @@ def write_export(made: Export, output: Path | None) -> None:
             f"evidence on {count_of(made.evidence.keys, 'key')} ({made.evidence.size / 1000:,.1f} kB), used for keys "
             "that are not in the table"
         )
+    if beside is not None:
+        print_message(
+            f"compile data on {made.compile_data.keys:,} of {count_of(made.entries, 'entry')} in {printable(beside.name)}, "
+            "from which jobs compile the kernels in the background"
+        )
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
-    on = f" on {devices}" if set(made.devices) != {UNKNOWN_DEVICE} else ""
+    on = f" on {devices}" if made.devices.keys() - {UNKNOWN_DEVICE} else ""
     recordings = made.payload["tuning_registry"]["recordings"]
     print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.selection_digest[:16]}")
+
+
+def _print_timed(made: Export) -> None:
+    """Print who timed the candidates, if that is not every rank."""
+    if made.in_shares:
+        print_message(
+            f"{count_of(made.in_shares, 'entry')} from split runs: each candidate timed by "
+            f"{_ranks(made.fewest_ranks, made.most_ranks)}"
+        )
+    by_time = made.payload["tuning_registry"].get("policy", Policy.MAJORITY) != Policy.MAJORITY
+    if made.unvoted:
+        why = (
+            "neither votes nor timings (see registry status)"
+            if by_time
+            else "no votes; --policy fastest elects them by time"
+        )
+        print_message(f"note: left out {count_of(made.unvoted, 'entry')} from split runs with {why}")
+    if made.sample is not None:
+        print_message(f"note: {made.sample}")
 
 
 def _ranks(fewest: int, most: int) -> str:
@@ -286,7 +342,19 @@ def _how_compared(compared: TableComparison) -> str:
 
 
 @command(*VOTES, examples=("registry check sm90.json", "registry check sm90.json --run july"))
-def check(target: Target, path: Table, style: FormatOption = Format.table) -> None:
+def check(
+    target: Target,
+    path: Table,
+    same_bits_as: Annotated[
+        Path | None,
+        typer.Option(
+            "--same-bits-as",
+            metavar="TABLE",
+            help="Check that its configs give the bits of this table, if it was exported so.",
+        ),
+    ] = None,
+    style: FormatOption = Format.table,
+) -> None:
     """Check that a table is unedited and matches the votes, the overrides and the installed versions.
 
     Lists the problems it finds and exits 1 if there are any.
@@ -294,7 +362,8 @@ def check(target: Target, path: Table, style: FormatOption = Format.table) -> No
     from tuning_registry.operations.tables.checking import check_table
 
     table = read_table(path)
-    found = check_table(target.open(), table, target.selection)
+    reference = None if same_bits_as is None else read_table(same_bits_as)
+    found = check_table(target.open(), table, target.selection, same_bits_as=reference)
     for note in found.notes:
         print_message(f"note: {note}")
     name = printable(str(path))

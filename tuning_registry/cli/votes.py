@@ -11,17 +11,19 @@ import typer
 
 from tuning_registry.cli.commands import Target, command, nothing_matches
 from tuning_registry.cli.console import print_data, print_message
-from tuning_registry.cli.options import ALL, VOTES, ExitCode, FormatOption, PolicyOption
+from tuning_registry.cli.options import ALL, CHOICES, ExitCode, FormatOption, PolicyOption
 from tuning_registry.errors import TableError, UsageError, printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import read_table
 from tuning_registry.model.globs import is_glob
+from tuning_registry.model.origins import Dimension
 from tuning_registry.rendering.audits import finding_lines, render_audits
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.costs import render_costs
 from tuning_registry.rendering.explanations import near_key_text, render_explained
 from tuning_registry.rendering.inventory import render_kernels, render_keys
 from tuning_registry.rendering.ranks import render_ranks
+from tuning_registry.rendering.sources import comparison_text, render_comparison
 from tuning_registry.rendering.votes import render_disagreements, render_winners, spelling_note
 from tuning_registry.rules.evidence import Policy
 from tuning_registry.rules.overrides import Overrides
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @command(
-    *ALL,
+    *CHOICES,
     examples=(
         "registry winners --arch sm90 --kernel '*norm*'",
         "registry winners --run july --policy fastest --format csv",
@@ -54,11 +56,12 @@ def winners(target: Target, policy: PolicyOption = Policy.MAJORITY, style: Forma
 
 
 @command(
-    *ALL,
+    *CHOICES,
     examples=(
         "registry disagreements --arch sm90",
         "registry disagreements --cost --kernel _chunk_cumsum_fwd_kernel",
         "registry disagreements --run july --rank 0-3 --format json",
+        "registry disagreements --between source --kernel fused_moe_kernel",
     ),
 )
 def disagreements(
@@ -67,13 +70,30 @@ def disagreements(
         bool,
         typer.Option("--cost", help="Show the cost of each disagreement according to the timings, the highest first."),
     ] = False,
+    between: Annotated[
+        Dimension | None,
+        typer.Option(
+            "--between",
+            metavar="WHAT",
+            help="Compare curated choices instead of votes, between files that differ in their source (project), its "
+            "version, or the triton version.",
+        ),
+    ] = None,
     style: FormatOption = Format.table,
     exit_code: ExitCode = False,
 ) -> None:
-    """Show the entries on which ranks disagree, and which ranks chose which config."""
+    """Show the entries on which ranks disagree, and which ranks chose which config.
+
+    With --between, shows where the files of other tools disagree.
+    """
     from tuning_registry.operations.election.tally import find_disagreements
     from tuning_registry.operations.reports.costs import CONFLICT, NOT_TIMED, find_costs
 
+    if between is not None:
+        if cost:
+            raise UsageError("--between and --cost cannot be combined: curated choices have no timings")
+        _print_comparison(target, between, style, exit_code=exit_code)
+        return
     store = target.open()
     if cost:
         costed, total = find_costs(store, target.selection)
@@ -84,6 +104,8 @@ def disagreements(
         more += f", {untimed:,} not timed" if untimed else ""
         heading = split_of(len(split), total) + more
         print_data(render_costs(costed, style, heading))
+        for text in dict.fromkeys(text for one in costed for text in one.approximations):
+            print_message(f"note: {text}")
     else:
         split, total = find_disagreements(store, target.selection)
         heading = split_of(len(split), total)
@@ -94,6 +116,22 @@ def disagreements(
     for texts in sorted({group for entry in split for group in alike(choice.config for choice in entry.choices)}):
         print_message(spelling_note(texts))
     if exit_code and (split or not total):
+        raise typer.Exit(1)
+
+
+def _print_comparison(target: Target, between: Dimension, style: Format, *, exit_code: bool) -> None:
+    """Print where curated choices differ; exit 1 if any does, or if there is nothing to compare."""
+    from tuning_registry.operations.reports.between import compare_sources
+
+    store = target.open()
+    found = compare_sources(store, target.selection, between)
+    print_data(render_comparison(found, style))
+    if found.compared:
+        print_message(comparison_text(found))
+    else:
+        print_message(f"nothing to compare: no two files differ in their {between} and share an entry. "
+                      "Ingest the files of both (registry formats)")  # fmt: skip
+    if exit_code and (found.differing or not found.compared):
         raise typer.Exit(1)
 
 
@@ -126,7 +164,7 @@ def _print_mixed_code(store: Store, selection: Selection) -> None:
 
 
 def split_of(split: int, total: int) -> str:
-    return f"{split:,} of {count_of(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
+    return f"ranks disagree on {split:,} of {count_of(total, 'entry')}"
 
 
 @command(*ALL, examples=("registry audit --arch sm90", "registry audit --kernel '*norm*' --findings --format json"))
@@ -138,7 +176,9 @@ def audit(
     style: FormatOption = Format.table,
     exit_code: Annotated[
         bool,
-        typer.Option("--exit-code", help="Exit 1 if a candidate needs attention, or if nothing matches the filters."),
+        typer.Option(
+            "--exit-code", help="Exit 1 if a candidate needs attention and is not banned, or if nothing matches."
+        ),
     ] = False,
 ) -> None:
     """Show which candidates give equal bits, are outside the tolerance, or are nondeterministic.
@@ -150,6 +190,7 @@ def audit(
     store = target.open()
     found = find_audits(store, target.selection)
     flagged = [entry for entry in found if entry.findings]
+    still_open = [entry for entry in flagged if entry.is_open]
     print_data(render_audits(flagged if findings else found, style))
     if not found:
         print_message(nothing_matches(store, target.selection.kernel, "audits"))
@@ -161,8 +202,10 @@ def audit(
             printable(f"all candidates of these kernels give equal bits: config_invariant={','.join(kernels)}")
         )
     if found:
-        print_message(f"{count_of(len(found), 'audited entry')}, {len(flagged):,} with findings")
-    if exit_code and (flagged or not found):
+        decided = len(flagged) - len(still_open)
+        banned = f", in {decided:,} of them all are banned" if decided else ""
+        print_message(f"{count_of(len(found), 'audited entry')}, {len(flagged):,} with findings{banned}")
+    if exit_code and (still_open or not found):
         raise typer.Exit(1)
 
 
@@ -170,7 +213,7 @@ def audit(
     "arch",
     "run",
     "rank",
-    *VOTES[1:],
+    *CHOICES[4:],
     examples=("registry kernels", "registry kernels '*norm*' --arch sm90"),
 )
 def kernels(
@@ -190,7 +233,7 @@ def kernels(
     print_message(count_of(len(found), "kernel") if found else nothing_matches(store, pattern))
 
 
-@command("arch", "run", "rank", *VOTES[1:], examples=("registry keys l2norm_fwd_kernel",))
+@command("arch", "run", "rank", *CHOICES[4:], examples=("registry keys l2norm_fwd_kernel",))
 def keys(
     target: Target,
     kernel: Annotated[
@@ -209,7 +252,7 @@ def keys(
 
 
 @command(
-    *ALL,
+    *CHOICES,
     required=("arch", "kernel"),
     examples=(
         "registry explain --arch sm90 --kernel l2norm_fwd_kernel",
@@ -254,6 +297,8 @@ def explain(
     print_data(render_explained(found.entries, style, found.predicted))
     if found.entries:
         print_message(count_of(len(found.entries), "entry"))
+    if found.sample is not None:
+        print_message(f"note: {found.sample}")
     if not found.kernels:
         _print_no_kernel(store, found, target)
     elif key is not None and not any(one.config for one in found.entries):
@@ -294,7 +339,7 @@ def _print_no_kernel(store: Store, found: Explanation, target: Target) -> None:
 
 
 def _print_no_key(found: Explanation, kernel: str, key: str) -> None:
-    print_message(printable(f"key {key} of {kernel} has no config: no vote, pin or policy decides it"))
+    print_message(printable(f"key {key} of {kernel} has no elected config"))
     if found.predicted:
         return
     for near in found.nearest:
@@ -319,6 +364,7 @@ def ranks(
     ] = False,
 ) -> None:
     """Compare each rank with the others by dissenting votes and timings, and find outliers."""
+    from tuning_registry.operations.election.timings import MOST_RECORDINGS
     from tuning_registry.operations.reports.ranks import compare_ranks
 
     store = target.open()
@@ -338,6 +384,10 @@ def ranks(
         )
         print_message(
             f"{number:,} of {len(fleet.ranks):,} ranks {'is an outlier' if number == 1 else 'are outliers'}{by_votes}"
+        )
+    if fleet.elected_only:
+        print_message(
+            f"note: of more than {MOST_RECORDINGS:,} recordings, only the times of each entry's elected config are compared"
         )
     if exit_code and (fleet.outliers or not fleet.ranks):
         raise typer.Exit(1)

@@ -14,9 +14,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
+from tuning_registry.db.faults import postgres_fault, sqlite_code, sqlite_fault
 from tuning_registry.db.roles import READ, missing_right
 from tuning_registry.db.url import is_in_memory, shown_url, sqlite_file
-from tuning_registry.errors import BusyError, DatabaseError, ForbiddenError, UnreachableError, UsageError
+from tuning_registry.errors import DatabaseError, UsageError
 from tuning_registry.log import warn
 
 LOCK_WAIT_S: Final = 60.0
@@ -77,8 +78,8 @@ def _refuse_unknown_options(url: sa.URL, psycopg: Any) -> None:
     unknown = sorted(url.query.keys() - known)
     if unknown:
         raise UsageError(
-            f"the database URL has an unknown connection option {unknown[0]!r}; expected libpq's, such as sslmode or "
-            "connect_timeout"
+            f"the database URL has an unknown connection option {unknown[0]!r}; expected one of libpq, such as "
+            "sslmode or connect_timeout"
         )
     for name, value in url.query.items():
         if not isinstance(value, str) and name not in _REPEATED:
@@ -133,10 +134,27 @@ def begin_transaction(connection: sa.Connection, *, writing: bool, wait_s: float
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
         return
     if writing:
-        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{int(lock_wait_s(wait_s) * 1000)}ms'"))
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        begin_claiming(connection, wait_s)
+        take_write_lock(connection)
     else:
         connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+
+
+def begin_claiming(connection: sa.Connection, wait_s: float | None = None) -> None:
+    """Open a transaction that claims rows of a queue first, and takes the write lock afterwards.
+
+    Rows can only be claimed one by one on Postgres. On SQLite the write lock claims them all.
+    """
+    if connection.dialect.name == "sqlite":
+        begin_transaction(connection, writing=True)
+    else:
+        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{int(lock_wait_s(wait_s) * 1000)}ms'"))
+
+
+def take_write_lock(connection: sa.Connection) -> None:
+    """Take the write lock after `begin_claiming`."""
+    if connection.dialect.name != "sqlite":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
 
 
 def prepare_new_sqlite(file: Path) -> None:
@@ -156,13 +174,13 @@ def prepare_new_sqlite(file: Path) -> None:
                 (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 if mode != "wal":
                     warn(
-                        "sqlite:///%s: this file system has no WAL mode (%s), so readers and the writer wait for each other; "
-                        "keep the file on a local disk, or use Postgres", file, mode,
+                        "sqlite:///%s: this file system does not support WAL mode (%s), so readers and writers block each "
+                        "other; keep the file on a local disk, or use Postgres", file, mode,
                     )  # fmt: skip
                 return
             except sqlite3.OperationalError as error:
                 # Another process does the same at this moment. SQLite does not wait by itself here.
-                if _sqlite_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                if sqlite_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
     finally:
@@ -240,6 +258,14 @@ def insert_timings(connection: sa.Connection, rows: list[tuple[Any, ...]]) -> No
     _copy(connection, into, [text.replace("nan", "\\N")])
 
 
+def may_delete(connection: sa.Connection, table: sa.Table) -> bool:
+    """Whether the user may delete rows of a table: on Postgres, a recorder may only add some."""
+    if connection.dialect.name == "sqlite":
+        return True
+    allowed = sa.func.has_table_privilege(table.name, "DELETE")
+    return bool(connection.execute(sa.select(allowed)).scalar_one())
+
+
 def _copy(connection: sa.Connection, into: str, texts: Iterable[str]) -> None:
     """Send rows to Postgres in COPY's text format. This bypasses SQLAlchemy but raises its errors."""
     driver: Any = connection.connection.driver_connection
@@ -262,41 +288,19 @@ def translate_error(error: Exception, url: sa.URL, wait_s: float | None = None, 
     where, waited = shown_url(url), f"{lock_wait_s(wait_s):.3g} s"
     original = getattr(error, "orig", None) or error
     if isinstance(original, sqlite3.Error):
-        return _translate_sqlite(original, where, waited)
+        return sqlite_fault(original, where, waited)
+    was_lost = getattr(error, "connection_invalidated", False)
     state = getattr(original, "sqlstate", None)
-    if state in {"55P03", "40P01", "40001"}:
-        return BusyError(f"{where}: another writer held the lock for over {waited}; try again")
-    if state == "42501":
-        right = missing_right(getattr(error, "statement", None) or "", url.username, purpose)
-        return ForbiddenError(f"{where}: {_first_line(original, url)}: {right}")
-    if getattr(error, "connection_invalidated", False):
-        return UnreachableError(f"{where}: the connection was lost: {_first_line(original, url)}")
-    if state is None and isinstance(error, sa.exc.OperationalError):
-        return UnreachableError(f"{where}: cannot connect: {_first_line(original, url)}")
-    hint = "; run registry db check for details" if state in {"42P01", "42703"} else ""
-    return DatabaseError(f"{where}: {_first_line(original, url)}{hint}")
-
-
-def _translate_sqlite(error: sqlite3.Error, where: str, waited: str) -> DatabaseError:
-    code = _sqlite_code(error)
-    known = {
-        sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup (nothing was changed)",
-        sqlite3.SQLITE_NOTADB: "the file is not an SQLite database",
-        sqlite3.SQLITE_READONLY: "the database or its folder is read-only",
-        sqlite3.SQLITE_FULL: "the disk is full; nothing was written",
-        sqlite3.SQLITE_CANTOPEN: "the file cannot be opened (does the folder exist, and may you write to it?)",
-        sqlite3.SQLITE_PROTOCOL: "locking does not work on this file system; use a local disk, or Postgres",
-        sqlite3.SQLITE_IOERR: f"the disk failed: {error}",
-    }.get(code)
-    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return BusyError(f"{where}: another process held the lock for over {waited}; try again")
-    hint = "; run registry db check for details" if code == sqlite3.SQLITE_ERROR else ""
-    return DatabaseError(f"{where}: {known or error}{hint}")
-
-
-def _sqlite_code(error: sqlite3.Error) -> int:
-    """The primary result code, which is the low byte of an extended code."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if state is None and not was_lost and not isinstance(error, sa.exc.OperationalError):
+        return DatabaseError(f"{where}: {_first_line(original, url)}")
+    return postgres_fault(
+        state,
+        where,
+        _first_line(original, url),
+        waited,
+        missing_right=lambda: missing_right(getattr(error, "statement", None) or "", url.username, purpose),
+        was_lost=was_lost,
+    )
 
 
 def _first_line(error: object, url: sa.URL) -> str:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+import sqlalchemy as sa
+
 from tuning_registry.db import schema
 from tuning_registry.errors import UsageError
 
-# What a recorder reads before it inserts, to see whether a row exists. To votes, timings and everything else it can
-# only add.
-_LOOKED_UP: Final = (
+# What an ingest reads and adds to. It also updates recordings, to complete or supersede them, and deletes rows that a
+# later state of a recording states anew.
+_INGESTED: Final = (
     "environments",
     "environment_modules",
     "source_sets",
@@ -19,20 +21,35 @@ _LOOKED_UP: Final = (
     "hardware",
     "recorded_runs",
     "recordings",
+    "recording_archs",
     "entries",
     "configs",
+    "votes",
+    "timings",
+    "packed_timings",
+    "observations",
+    "candidate_sets",
+    "packed_candidate_sets",
     "audit_blocks",
     "audits",
+    "specializations",
+    "entry_specializations",
+    "origins",
+    "curated_choices",
 )
-_RECORDED: Final = (
-    *_LOOKED_UP,
-    "kernel_sources",
+_DELETED: Final = (
     "recording_archs",
     "votes",
     "timings",
+    "packed_timings",
     "observations",
     "candidate_sets",
+    "packed_candidate_sets",
+    "hand_ins",
 )
+# Columns of `recordings` that an ingest may not change: whose it is, and whether somebody withdrew it.
+_FIXED: Final = frozenset({"id", "run_id", "rank", "ingested_at", "withdrawn_at"})
+_HAND_INS: Final = "hand_ins"
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _TABLE_IN_SQL = re.compile(r'\b(?:FROM|JOIN|INTO|COPY|UPDATE|TABLE)\s+"?(\w+)', re.IGNORECASE)
 PREFIX: Final = "tuning_registry"
@@ -76,33 +93,32 @@ def missing_right(statement: str, user: str | None, purpose: str) -> str:
         owner = f"; or GRANT {PREFIX}_owner TO {grantee} if registry db roles was run" if purpose == MIGRATE else ""
         return f"{who} may not create tables. Ask an administrator to run: GRANT CREATE ON SCHEMA public TO {grantee}{owner}"
     role = f"{PREFIX}_{_job_for(statement, purpose)}"
-    return (
-        f"{who} needs the role {role} (see registry db roles). Ask an administrator to run: GRANT {role} TO {grantee}"
-    )
+    return f"{who} needs a role (see registry db roles). Ask an administrator to run: GRANT {role} TO {grantee}"
 
 
 def _job_for(statement: str, purpose: str) -> str:
-    """The least privileged of the three roles that may run a statement."""
+    """The least privileged of the roles that may run a statement. A recorder never gets here: it only appends."""
     tables = set(_TABLE_IN_SQL.findall(statement))
     if purpose == READ or tables == {"exports"}:
         return "reader"
-    if purpose in {DECIDE, MIGRATE}:
-        return "owner"
-    verb = statement.split(None, 1)[0].upper() if statement.strip() else ""
-    may = {"SELECT": {*_LOOKED_UP, schema.VERSION_TABLE}, "INSERT": {*_RECORDED}, "COPY": {*_RECORDED}}.get(verb, set())
-    return "recorder" if tables and tables <= may else "owner"
+    return "ingester" if purpose == WRITE else "owner"
+
+
+def _has_sequence(table: sa.Table) -> bool:
+    return "id" in table.c and isinstance(table.c.id.type, sa.Integer)
 
 
 def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str]:
-    """SQL that creates a recorder, a reader and an owner in a database that already has the schema.
+    """SQL that creates a recorder, an ingester, a reader and an owner in a database that already has the schema.
 
     It is one transaction, which may be repeated. A superuser can run it, or the owner of the tables with CREATEROLE.
     The roles cannot log in; grant them to users that can. The owner role owns the tables from then on, and whoever
-    owned them before becomes a member of it. A recorder may insert, and read what it must look up; it may not update or delete, or read
-    the votes of others. A reader may read everything, and add its exports to the log of exports.
+    owned them before becomes a member of it. A recorder may append hand-ins, and nothing else. An ingester may read
+    everything, ingest and fold; it may not withdraw, pin or ban. A reader may read everything, and add its exports to the
+    log of exports.
 
     Args:
-        prefix: The roles are named `<prefix>_recorder`, `<prefix>_reader` and `<prefix>_owner`.
+        prefix: The roles are named `<prefix>_recorder`, `<prefix>_ingester`, `<prefix>_reader` and `<prefix>_owner`.
         namespace: Postgres schema that holds the tables.
 
     Raises:
@@ -113,7 +129,10 @@ def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str
             raise UsageError(
                 f"--{option} {name!r} is not a plain name; expected at most 41 letters, digits and _, not beginning with a digit"
             )
-    owner, recorder, reader = names = [f"{prefix}_{job}" for job in ("owner", "recorder", "reader")]
+    names = owner, recorder, ingester, reader = [
+        f"{prefix}_{job}" for job in ("owner", "recorder", "ingester", "reader")
+    ]
+    updated = [column.name for column in schema.recordings.c if column.name not in _FIXED]
     tables = [table.name for table in schema.metadata.sorted_tables]
     everything = [*tables, schema.VERSION_TABLE]
     quoted = ", ".join(f'\'"{namespace}"."{name}"\'' for name in everything)
@@ -122,20 +141,27 @@ def role_statements(prefix: str = PREFIX, namespace: str = "public") -> list[str
         return ", ".join(f'"{namespace}"."{name}"' for name in names)
 
     def sequences(names: Sequence[str]) -> str:
-        return listed([f"{name}_id_seq" for name in names if "id" in schema.metadata.tables[name].c])
+        return listed([f"{name}_id_seq" for name in names if _has_sequence(schema.metadata.tables[name])])
 
     return [
         "BEGIN",
         *(_MADE_IF_MISSING.format(role=name) for name in names),
         _GRANTED_TO_OWNERS.format(role=owner, tables=quoted),
         f'GRANT USAGE, CREATE ON SCHEMA "{namespace}" TO "{owner}"',
-        f'GRANT USAGE ON SCHEMA "{namespace}" TO "{recorder}", "{reader}"',
+        f'GRANT USAGE ON SCHEMA "{namespace}" TO "{recorder}", "{ingester}", "{reader}"',
         *(f'ALTER TABLE "{namespace}"."{name}" OWNER TO "{owner}"' for name in everything),
         f'ALTER VIEW "{namespace}"."counted_votes" OWNER TO "{owner}"',
-        f'GRANT INSERT ON {listed(_RECORDED)} TO "{recorder}"',
-        f'GRANT SELECT ON {listed([*_LOOKED_UP, schema.VERSION_TABLE])} TO "{recorder}"',
-        f'GRANT USAGE ON SEQUENCE {sequences(_RECORDED)} TO "{recorder}"',
-        f'GRANT SELECT ON {listed([*everything, "counted_votes"])} TO "{reader}"',
+        # Before hand-ins, a recorder read and inserted recordings.
+        f'REVOKE ALL ON {listed([*everything, "counted_votes"])} FROM "{recorder}"',
+        f'REVOKE ALL ON SEQUENCE {sequences(tables)} FROM "{recorder}"',
+        f'GRANT INSERT ON {listed([_HAND_INS])} TO "{recorder}"',
+        f'GRANT SELECT ON {listed([*everything, "counted_votes"])} TO "{ingester}", "{reader}"',
+        f'GRANT INSERT ON {listed(_INGESTED)} TO "{ingester}"',
+        f'GRANT USAGE ON SEQUENCE {sequences(_INGESTED)} TO "{ingester}"',
+        f'GRANT DELETE ON {listed(_DELETED)} TO "{ingester}"',
+        f'GRANT UPDATE ({", ".join(updated)}) ON {listed(["recordings"])} TO "{ingester}"',
+        f'GRANT UPDATE (superseded_at) ON {listed(["origins"])} TO "{ingester}"',
+        f'GRANT UPDATE (state, error) ON {listed([_HAND_INS])} TO "{ingester}"',
         f'GRANT INSERT ON {listed(["exports"])} TO "{reader}"',
         f'GRANT USAGE ON SEQUENCE {sequences(["exports"])} TO "{reader}"',
         "COMMIT",

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 # Not Alembic's default name, which MLflow and Optuna use in a shared database.
 VERSION_TABLE: Final = "tuning_registry_alembic_version"
 # Every revision ever released, oldest first; the last is what this schema declares.
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 HEAD: Final = REVISIONS[-1]
 
 CURRENT: Final = ""  # in `recordings.superseded_at`: it counts
@@ -124,6 +124,7 @@ recordings = sa.Table(
     sa.Column("hardware_id", Id),
     sa.Column("extra", ByteText),  # canonical JSON
     sa.Column("withdrawn_at", ByteText),  # this rank alone: UTC, ISO 8601; null if its votes count
+    sa.Column("origin_id", Id),  # whose file it was read from; null for recordings of our own format
     sa.UniqueConstraint("run_id", "rank", "superseded_at"),
     sa.Index(None, "votes_digest"),
     sa.Index(None, "process_id"),
@@ -143,12 +144,16 @@ entries = sa.Table(
     "entries",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column("digest", ByteText, nullable=False, unique=True),  # of arch, kernel and key
+    sa.Column("digest", ByteText, nullable=False, unique=True),  # of arch, kernel, key, and device if there is one
     sa.Column("arch", ByteText, nullable=False),
     sa.Column("kernel", ByteText, nullable=False),
     sa.Column("key", ByteText, nullable=False),
     sa.Column("lookup_key", ByteText, nullable=False),  # the same for keys that Triton cannot tell apart
     sa.Column("module", ByteText, nullable=False),  # top-level module of the kernel; empty for a bare name
+    # The device that the entry is for; empty unless the source of its choices is per device.
+    sa.Column("device", ByteText, nullable=False, server_default=sa.text("''")),
+    # False while only curated choices name it: there may be tens of thousands, and queries about votes skip them.
+    sa.Column("is_recorded", sa.Boolean, nullable=False, server_default=sa.text("true")),
 )
 
 configs = sa.Table(
@@ -157,6 +162,37 @@ configs = sa.Table(
     sa.Column("id", Id, primary_key=True),
     sa.Column("digest", ByteText, nullable=False, unique=True),
     sa.Column("text", ByteText, nullable=False),  # the canonical text
+    sa.Column("kind", ByteText, nullable=False, server_default="triton"),  # `model.kinds.Kind`; the text states it, too
+)
+
+# Where choices come from: a file of another tool, with the software that it is for. `digest` is the SHA-256 of the
+# other columns but the last three.
+origins = sa.Table(
+    "origins",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("digest", ByteText, nullable=False, unique=True),
+    sa.Column("tool", ByteText, nullable=False),  # the name of its format
+    sa.Column("project", ByteText, nullable=False),  # distribution that ships the file; empty if not known
+    sa.Column("version", ByteText, nullable=False),  # of that distribution; empty if not known
+    sa.Column("source", ByteText, nullable=False),  # free text
+    sa.Column("file", ByteText, nullable=False),  # its name within the project; empty for recordings
+    # Without a foreign key: on Postgres, a table that a later migration made may have another owner.
+    sa.Column("environment_id", Id, nullable=False),
+    sa.Column("choices_digest", ByteText, nullable=False),  # identity of the content; empty for recordings
+    sa.Column("choice_count", sa.Integer, nullable=False),
+    sa.Column("ingested_at", ByteText, nullable=False),  # UTC, ISO 8601
+    sa.Column("superseded_at", ByteText, nullable=False),  # CURRENT, or when another state of the file replaced it
+)
+
+# Choices that somebody committed. They are compared, and never vote unless a query asks for it.
+curated_choices = sa.Table(
+    "curated_choices",
+    metadata,
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("origin_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("config_id", Id, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 # One row per vote. Foreign keys would cost three lookups per row, and the one statement that writes here gets all
@@ -183,6 +219,22 @@ timings = sa.Table(
     sqlite_with_rowid=False,
 )
 
+# Timings of many recordings of an entry that timed the same candidates: 4 bytes each, without loss
+# (`model.packed_times`). A recording has its timings of an entry either here or in `timings`.
+packed_timings = sa.Table(
+    "packed_timings",
+    metadata,
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("first_recording", Id, primary_key=True, autoincrement=False),
+    sa.Column("last_recording", Id, nullable=False),
+    sa.Column("recording_count", sa.Integer, nullable=False),
+    sa.Column("timing_count", sa.Integer, nullable=False),
+    sa.Column("recordings", sa.LargeBinary, nullable=False),  # their ids; empty if they are consecutive
+    sa.Column("configs", sa.LargeBinary, nullable=False),  # 8 bytes per config id
+    sa.Column("medians", sa.LargeBinary, nullable=False),
+    sa.Column("percentiles", sa.LargeBinary, nullable=False),  # all 20th, then all 80th; empty after compaction
+)
+
 # Choices that are not votes: an echo of a disk cache, a single candidate, a kernel that failed.
 observations = sa.Table(
     "observations",
@@ -204,6 +256,18 @@ candidate_sets = sa.Table(
     sqlite_with_rowid=False,
 )
 
+# Many recordings of an entry that chose from the same candidates. A recording is either here or in `candidate_sets`.
+packed_candidate_sets = sa.Table(
+    "packed_candidate_sets",
+    metadata,
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("fingerprint", ByteText, primary_key=True),
+    sa.Column("first_recording", Id, primary_key=True, autoincrement=False),
+    sa.Column("last_recording", Id, nullable=False),
+    sa.Column("recording_count", sa.Integer, nullable=False),
+    sa.Column("recordings", sa.LargeBinary, nullable=False),  # as in `packed_timings`
+)
+
 # What audits found: ranks that found the same share a row. `digest` is the SHA-256 of the content, with the configs'
 # texts. `results` is packed (`model.audits.pack_results`).
 audit_blocks = sa.Table(
@@ -223,6 +287,42 @@ audits = sa.Table(
     sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
     sa.Column("recording_id", Id, primary_key=True, autoincrement=False),
     sa.Column("block_id", Id, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Recordings that ranks have appended and that are not folded into votes yet. A row is deleted by the transaction that
+# writes its votes. A rank needs the right to insert here, and no other.
+PENDING: Final = "pending"
+REFUSED: Final = "refused"
+hand_ins = sa.Table(
+    "hand_ins",
+    metadata,
+    sa.Column("id", ByteText, primary_key=True),  # made by the rank, so that a retry cannot append twice
+    sa.Column("received_at", ByteText, nullable=False),  # UTC, ISO 8601
+    sa.Column("version", sa.Integer, nullable=False),  # of the payload's form (`formats.hand_ins`)
+    sa.Column("payload", sa.LargeBinary, nullable=False),  # the compressed recording
+    sa.Column("state", ByteText, nullable=False),  # PENDING or REFUSED
+    sa.Column("error", ByteText),  # why it was refused
+    sa.Index(None, "state", "received_at"),
+)
+
+# What Triton needs to compile kernels without a launch. `text` is the canonical JSON of a `Specialization`.
+specializations = sa.Table(
+    "specializations",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("digest", ByteText, nullable=False, unique=True),
+    sa.Column("text", ByteText, nullable=False),
+)
+
+# Which of them a config needs on an entry, per environment: ranks that agree share a row, and none is removed.
+entry_specializations = sa.Table(
+    "entry_specializations",
+    metadata,
+    sa.Column("entry_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("config_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("environment_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("specialization_id", Id, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
 )
 

@@ -77,6 +77,20 @@ class Store:
             yield Writing(connection, created=is_empty)
             connection.commit()
 
+    @contextlib.contextmanager
+    def folding(self) -> Iterator[Writing]:
+        """A transaction that claims hand-ins, and writes once `Writing.lock` was called. Otherwise as `writing`.
+
+        What is claimed can be read and checked while another process writes. It creates no schema.
+        """
+        if self._file_bytes() is None:
+            raise self.absent()
+        with self._connected(WRITE) as connection:
+            dialects.begin_claiming(connection, self._wait_s)
+            self._check_revision(connection)
+            yield Writing(connection, created=False, check=self._check_revision)
+            connection.commit()
+
     def revision(self) -> str | None:
         """The revision of the database; None if it holds no registry."""
         if self._file_bytes() is None:
@@ -90,7 +104,7 @@ class Store:
         if missing is not None:
             return SchemaError(_no_folder_text(self.url, missing))
         return SchemaError(
-            f"{shown_url(self.url)}: there is no registry here yet; `registry ingest` or `registry db upgrade` creates it"
+            f"{shown_url(self.url)}: there is no registry here yet; registry ingest or registry db upgrade creates it"
         )
 
     @contextlib.contextmanager

@@ -42,7 +42,7 @@ def parse_url(text: str) -> sa.URL:
             password.
     """
     if "\0" in text:
-        raise UsageError("the database URL holds a NUL character")
+        raise UsageError("the database URL contains a NUL character")
     if "://" not in text and not URL_START.match(text):
         return _url_of_file(text)
     try:

@@ -7,7 +7,15 @@ from typing import Any
 
 from tuning_registry.errors import FormatError, describe
 from tuning_registry.formats.matching import value_text
-from tuning_registry.model.canonical import DEFAULTS, FIELDS, config_text, dump_json, live_config_text, load_config
+from tuning_registry.model.canonical import (
+    DEFAULTS,
+    FIELDS,
+    NEUTRAL,
+    config_text,
+    dump_json,
+    live_config_text,
+    load_config,
+)
 
 _PLAIN = (int, float, str, type(None))
 _NEEDED = tuple(name for name in FIELDS if name not in DEFAULTS)
@@ -77,13 +85,20 @@ class ConfigSet:
         return spelt not in self._spared and _is_in_one(self._wider_classes, spelt)
 
     def forbids(self, candidate: object) -> bool:
-        """Whether a live candidate is in the set. One that no table can hold has no text, but may belong to a class."""
+        """Whether a live candidate is in the set.
+
+        One that no table can hold has no text, but may belong to a class, or equal a config (`num_warps=True` is 1).
+        """
         text = live_config_text(candidate)
         if text is not None:
             return text in self
-        classes = {**self._classes, **self._wider_classes}
-        fields = _live_fields(candidate) if classes else None
-        return fields is not None and any(_has(fields, one) for one in classes.values())
+        fields = _live_fields(candidate) if self else None
+        if fields is None:
+            return False
+        if any(_has(fields, one) for one in (*self._classes.values(), *self._wider_classes.values())):
+            return True
+        configs = (load_config(one) for one in self._texts | self._wider)
+        return _is_plain(candidate, fields) and any(_has(fields, one) and _has(one, fields) for one in configs)
 
     def __iter__(self) -> Iterator[str]:
         """The texts of the configs and classes, in order."""
@@ -124,6 +139,12 @@ def _live_fields(candidate: Any) -> dict[str, Any] | None:
     except Exception:  # noqa: BLE001 - as in `live_config_text`: a foreign object may raise anything
         return None
     return {"kwargs": {name: value for name, value in kwargs.items() if type(value) in _PLAIN}, **options}
+
+
+def _is_plain(candidate: Any, fields: Mapping[str, Any]) -> bool:
+    """Whether a candidate passes nothing to a launch but these fields."""
+    passed = candidate.all_kwargs().keys() - fields["kwargs"].keys() - set(FIELDS)
+    return not any(candidate.all_kwargs()[name] != NEUTRAL.get(name, object()) for name in passed)
 
 
 def _has(config: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:

@@ -15,10 +15,11 @@ import dataclasses
 import functools
 import itertools
 import json
+import operator
 from array import array
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -27,7 +28,15 @@ from tuning_registry.formats.files import read_bytes
 from tuning_registry.formats.recordings import checked, parse_recording
 from tuning_registry.formats.sections import MAX_NAME_BYTES
 from tuning_registry.model.names import check_text, is_known_arch
-from tuning_registry.model.records import FAILED, Header, Recording, TimedCandidates
+from tuning_registry.model.records import (
+    FAILED,
+    LONGEST_MS,
+    SHORTEST_MS,
+    Header,
+    Recording,
+    TimedCandidates,
+    measured_times,
+)
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -62,7 +71,10 @@ class QuickReader:
 
     def read(self, path: Path) -> Recording:
         """The recording in a file; raises the same errors as `recordings.read_recording`."""
-        data, file = read_bytes(path), str(path)
+        return self.read_bytes(read_bytes(path), str(path))
+
+    def read_bytes(self, data: bytes, file: str) -> Recording:
+        """The recording in the bytes of a file; raises the same errors as `recordings.parse_recording`."""
         return self.read_quickly(data, file) or parse_recording(data, file)
 
     def read_quickly(self, data: bytes, file: str) -> Recording | None:
@@ -171,20 +183,22 @@ class QuickReader:
     def _packed(self, times: list[Times]) -> bytes:
         """The times of an entry's candidates as `TimedCandidates` keeps them."""
         try:
-            numbers = list(itertools.chain.from_iterable(times))  # type: ignore[arg-type]  # None: a TypeError
-            if min(numbers, default=1) > 0:  # type: ignore[type-var, operator]  # likewise
-                return array("d", numbers).tobytes()  # type: ignore[type-var]
+            numbers: list[Any] = list(itertools.chain.from_iterable(times))  # type: ignore[arg-type]  # None: a TypeError
+            medians, p20s, p80s = numbers[::3], numbers[1::3], numbers[2::3]
+            is_ordered = all(map(operator.le, p20s, medians)) and all(map(operator.le, medians, p80s))
+            if is_ordered and min(p20s, default=1.0) >= SHORTEST_MS and max(p80s, default=1.0) <= LONGEST_MS:
+                return array("d", numbers).tobytes()
         except TypeError:
             pass
         return array("d", itertools.chain.from_iterable(map(self._possible, times))).tobytes()
 
     def _possible(self, times: Times) -> tuple[float, ...]:
-        """The times of one candidate, `FAILED` if one of them is null, Infinity or not positive."""
+        """The times of one candidate, `FAILED` if one of them is null or Infinity, or if they cannot be a measurement."""
         if times is None:
             return FAILED
         self._infinite += times.count("Infinity")
-        numbers = tuple(time for time in times if isinstance(time, float) and time > 0)
-        return numbers if len(numbers) == 3 else FAILED
+        numbers = [time for time in times if isinstance(time, float)]
+        return (measured_times(numbers) if len(numbers) == 3 else None) or FAILED
 
     def _config(self, piece: bytes) -> Counted[str] | None:
         """The canonical text of a config in a file."""

@@ -34,7 +34,7 @@ def read_bytes(path: Path) -> bytes:
             if not stat.S_ISREG(status.st_mode):  # checked before `open`, which words it differently for a folder
                 raise FileError(f"{path}: not a regular file")
             if status.st_size > MAX_FILE_BYTES:
-                raise FileError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the largest file that is read")
+                raise FileError(f"{path}: larger than the limit of {MAX_FILE_BYTES >> 20} MiB")
             with open(handle, "rb", closefd=False) as file:
                 return file.read().removeprefix(_BOM)
         finally:
@@ -42,6 +42,22 @@ def read_bytes(path: Path) -> bytes:
     except FileError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise FileError(f"{path}: cannot be read: {_reason(error)}") from error
+
+
+def read_head(path: Path, length: int) -> bytes:
+    """The first bytes of a regular file.
+
+    Raises:
+        FileError: As for `read_bytes`, whatever its size.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        try:
+            return os.read(handle, length) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+        finally:
+            os.close(handle)
+    except (OSError, ValueError) as error:
         raise FileError(f"{path}: cannot be read: {_reason(error)}") from error
 
 

@@ -22,6 +22,7 @@ def load(
     table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     *,
     read: Callable[[Path], TunedTable] = read_table,
+    variable: bool = True,
 ) -> TunedTable:
     """The first table for `arch` on the search path; an empty (false) table if there is none.
 
@@ -39,6 +40,7 @@ def load(
         arch: `sm90`, `gfx942` or another accepted spelling; a compute capability such as `(9, 0)`.
         table_path: A folder, a table file, or a sequence of them.
         read: Reads a table file; may return a table that was read earlier.
+        variable: Whether to search the folders in `TUNING_REGISTRY_TABLE_PATH`.
     """
     wanted = normal_arch(arch)
     if "\0" in wanted or not wanted.isprintable():
@@ -46,7 +48,7 @@ def load(
         return TunedTable("unknown", {})
     if not is_known_arch(wanted):
         warn("'%s' is not spelled like a known architecture (sm90, gfx942, ...)", arch)
-    for file in _candidates(wanted, table_path):
+    for file in _candidates(wanted, table_path, variable):
         try:
             table = read(file)
         except RegistryError as error:
@@ -55,25 +57,30 @@ def load(
         if table.arch != wanted:
             warn("table skipped: %s is for %s, not %s", file, table.arch, wanted)
             continue
-        ours = table.provenance.get(EXTRA, {})
-        if ours.get("digest", table.digest) != table.digest:
-            warn("%s was edited: its digest does not match its entries", file)
-        elif ours.get("selection_digest", table.selection_digest) != table.selection_digest:
-            warn("%s was edited: its selection digest does not match its entries and bans", file)
-        if table.unusable:
-            (kernel, key), why = next(iter(table.unusable.items()))
-            warn(
-                "%s: unusable entries: %s, first %s %s: %s. Launches that need them are misses.",
-                file,
-                len(table.unusable),
-                kernel,
-                key,
-                why,
-            )
+        warn_of_faults(table, file)
         table.provenance["file"] = str(file)
-        _warn_of_other_triton(table, file)
         return table
     return TunedTable(wanted, {})
+
+
+def warn_of_faults(table: TunedTable, file: Path) -> None:
+    """Warn of what is wrong with a table that is about to be used: edits, unusable entries, another Triton version."""
+    ours = table.provenance.get(EXTRA, {})
+    if ours.get("digest", table.digest) != table.digest:
+        warn("%s was edited: its digest does not match its entries", file)
+    elif ours.get("selection_digest", table.selection_digest) != table.selection_digest:
+        warn("%s was edited: its selection digest does not match its entries and bans", file)
+    if table.unusable:
+        (kernel, key), why = next(iter(table.unusable.items()))
+        warn(
+            "%s: unusable entries: %s, first %s %s: %s. Launches that need them are misses.",
+            file,
+            len(table.unusable),
+            kernel,
+            key,
+            why,
+        )
+    _warn_of_other_triton(table, file)
 
 
 def installed_triton() -> str:
@@ -91,7 +98,9 @@ def installed_triton() -> str:
     return ""
 
 
-def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
+def _candidates(
+    arch: str, given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], variable: bool
+) -> Iterator[Path]:
     paths = [given] if isinstance(given, str | os.PathLike) else list(given)
     folders = list(map(_home_expanded, paths))
     for stated in folders:
@@ -99,15 +108,15 @@ def _candidates(arch: str, given: str | os.PathLike[str] | Sequence[str | os.Pat
             warn("table path %s does not exist", stated)
         elif os.path.isdir(stated) and not os.path.lexists(stated / f"{arch}.json"):  # noqa: PTH112
             warn("%s has no %s.json; searching further", stated, arch)
-    for folder in _search_path(folders):
+    for folder in _search_path(folders, os.environ.get(TABLE_PATH_VARIABLE, "") if variable else ""):
         file = folder / f"{arch}.json" if not os.path.isfile(folder) else folder  # noqa: PTH113
         if os.path.lexists(file):
             yield file
 
 
-def _search_path(stated: Sequence[Path]) -> Iterator[Path]:
+def _search_path(stated: Sequence[Path], variable: str) -> Iterator[Path]:
     yield from stated
-    yield from (_home_expanded(part) for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part)
+    yield from (_home_expanded(part) for part in variable.split(os.pathsep) if part)
     users = user_table_folder()  # not before it is needed, since it imports a package
     if users is not None:
         yield users

@@ -12,8 +12,8 @@ C = TypeVar("C")
 
 AMBIGUOUS: Final = "ambiguous config"
 WHY_AMBIGUOUS: Final = (
-    "several candidates have this config and differ only in their pre_hook, which no table can state; make them differ in "
-    "a parameter"
+    "several candidates have this config and differ only in their pre_hook, which a table cannot hold; make them differ "
+    "in a parameter"
 )
 _SPELT_TWICE: Final = ("true", "false", ".0", "e+")  # one of these is in every value that has another spelling
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,6 +21,7 @@ from tuning_registry.model.records import (
     Recording,
     TimedCandidates,
     Timing,
+    measured_times,
 )
 
 FORMAT = "tuning-registry recording"
@@ -231,7 +231,8 @@ def read_timings(value: Any) -> TimedCandidates:
 def _milliseconds(value: object) -> tuple[float | None, float | None, float | None]:
     """Median, 20th and 80th percentile in ms, all None if the candidate was not timed.
 
-    It failed if a time is null or Infinity, which Triton writes. A time that is not positive is a fault of the timer.
+    It failed if a time is null or Infinity, which Triton writes. Times that cannot be a measurement are a fault of the
+    timer (`measured_times`).
     """
     three: list[Any] = value if isinstance(value, list) else [value] * 3
     if len(three) != 3:
@@ -242,9 +243,7 @@ def _milliseconds(value: object) -> tuple[float | None, float | None, float | No
         if type(number) not in (int, float):
             raise FormatError(f"expected milliseconds, or null for a failed candidate, found {describe(number)}")
     try:
-        median, p20, p80 = (float(number) for number in three)
+        times = measured_times([float(number) for number in three])
     except OverflowError:
         raise FormatError("expected milliseconds, found an integer too large for a float") from None
-    if not all(0 < number < math.inf for number in (median, p20, p80)):  # false for NaN as well
-        return None, None, None
-    return median, p20, p80
+    return times or (None, None, None)

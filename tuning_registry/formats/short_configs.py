@@ -9,6 +9,7 @@ from tuning_registry.errors import FormatError, UsageError, printable
 from tuning_registry.formats.config_classes import class_text, is_class, is_partial
 from tuning_registry.formats.files import parse_json
 from tuning_registry.model.canonical import DEFAULTS, FIELDS, config_text, dump_json, load_config, parse_config
+from tuning_registry.model.kinds import Kind, fields_of, kind_of
 
 _MAX_SHOWN_BITS = 1000
 _CONSTANTS = {"True": True, "False": False, "None": None}
@@ -17,8 +18,11 @@ _CONSTANTS = {"True": True, "False": False, "None": None}
 def short_config(text: str) -> str:
     """A config as people read it: kernel parameters, then launch options that are not at their default.
 
-    Of a class of configs, the fields that it states.
+    Of a class of configs, the fields that it states. Of a tactic, the runner and its tactic.
     """
+    kind = kind_of(text)
+    if kind is not Kind.TRITON:
+        return _short_fields(kind, fields_of(text))
     is_open = is_class(text)
     config = load_config(text) if is_open else parse_config(text)
     parts = [f"{name}={_short_value(value)}" for name, value in config.pop("kwargs", {}).items()]
@@ -28,6 +32,11 @@ def short_config(text: str) -> str:
         if name in config and (is_open or name not in DEFAULTS or config[name] != DEFAULTS[name])
     ]
     return " ".join([*parts, *(f"{name}={_short_value(config[name])}" for name in launch)])
+
+
+def _short_fields(kind: Kind, fields: dict[str, Any]) -> str:
+    first = [str(fields.pop("runner")), _short_value(fields.pop("tactic"))] if kind is Kind.TACTIC else []
+    return " ".join([*first, *(f"{name}={_short_value(value)}" for name, value in fields.items())])
 
 
 def _short_value(value: object) -> str:
@@ -58,20 +67,20 @@ def find_config(argument: str, known: Iterable[str], *, classes: bool = False) -
             fields = parse_json(argument.encode(errors="surrogatepass"), "config")
             return class_text(fields) if classes and is_partial(fields) else config_text(fields)
         except FormatError as error:
-            raise UsageError(f"not a config: {error}") from error
+            raise UsageError(f"not a config: {error}; registry explain --format json shows complete ones") from error
     wanted = " ".join(argument.split())
     shown = {text: " ".join(short_config(text).split()) for text in sorted(known)}
     found = [text for text, short in shown.items() if short == wanted]
     if len(found) != 1:
         if found:
-            raise UsageError(f"{argument!r} means {len(found)} recorded configs; give it as JSON, as registry explain "
+            raise UsageError(f"{argument!r} matches {len(found)} recorded configs; give it as JSON, as registry explain "
                              "--format json shows it")  # fmt: skip
         if classes and "=" in argument:
             return _parse_class(argument)
         example = f", such as {printable(next(iter(shown.values())))}" if shown else ""
         raise UsageError(
-            f"{argument!r} is not a recorded config; expected one that registry explain lists{example}. To use one that was "
-            "never recorded, give it as JSON with --force"
+            f"{argument!r} is not a recorded config. registry explain lists them{example}; for one that was never "
+            "recorded, give JSON and --force"
         )
     return found[0]
 

@@ -58,7 +58,7 @@ def _what_instead(document: object) -> str:
     if found:
         return f"; this is {found}"
     if "format" in document or any(is_known_arch(normal_arch(name)) for name in document):
-        return "; this is a recording. Make a table from it with `registry merge`"
+        return "; this is a recording. Make a table from it with registry merge"
     return ""
 
 

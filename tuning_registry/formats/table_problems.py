@@ -197,7 +197,7 @@ def _digest_problems(file: str, document: Any) -> Iterator[TableProblem]:
     table = TunedTable(document["arch"], document["kernels"], {EXTRA: ours})
     for name, found in (("digest", table.digest), ("selection_digest", table.selection_digest)):
         if name in ours and ours[name] != found:
-            problem = f"{describe(ours[name])} is not the digest of what the file holds, so it was edited"
+            problem = f"{describe(ours[name])} is not the digest of the file's content, so the file was edited"
             yield TableProblem(file=file, field=f"{EXTRA}/{name}", problem=problem, expected=found)
 
 

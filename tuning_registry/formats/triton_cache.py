@@ -183,7 +183,9 @@ def _written(file: Path) -> tuple[int, str]:
 def _read_result(document: object) -> _Result:
     """Key, timings and winner in the document of one file."""
     if not isinstance(document, Mapping) or not {"key", "configs_timings"} <= document.keys():
-        raise FormatError(f"expected an autotune result of Triton, key and configs_timings; found {describe(document)}")
+        raise FormatError(
+            f"expected an autotune result of Triton with key and configs_timings, found {describe(document)}"
+        )
     values, pairs = document["key"], document["configs_timings"]
     if not isinstance(values, list):
         raise FormatError(f"expected an array of values and dtypes, found {describe(values)}", ("key",))
@@ -194,7 +196,7 @@ def _read_result(document: object) -> _Result:
     times = [_as_triton_compares(three) for _, three in pairs]
     best = min(range(len(times)), key=times.__getitem__, default=None)
     failed = best is None or math.inf in times[best]
-    return _Result(_key_text(values), timed, None if failed or best is None else config_text(pairs[best][0]))
+    return _Result(key_of_values(values), timed, None if failed or best is None else config_text(pairs[best][0]))
 
 
 def _as_triton_compares(three: Any) -> list[float]:
@@ -203,7 +205,7 @@ def _as_triton_compares(three: Any) -> list[float]:
     return [math.inf] * 3 if None in numbers else [float(number) for number in numbers]
 
 
-def _key_text(values: Sequence[Any]) -> str:
+def key_of_values(values: Sequence[Any]) -> str:
     """The shape key of a cached result, `?=64|?=True|torch.bfloat16`; dtypes are the trailing strings that look like one."""
     tensors = len(values)
     while tensors and isinstance(values[tensors - 1], str) and _DTYPE.fullmatch(values[tensors - 1]):

@@ -8,8 +8,9 @@ from typing import Final
 from tuning_registry.model.names import normal_distribution
 from tuning_registry.model.records import Header
 
-# A version group, as the database, JSON and CSV name its parts; an empty part is not known.
-GROUP: Final = ("triton", "package", "version")
+# A version group, as the database, JSON and CSV name its parts; an empty part is not known. The device is one of them
+# if the source of the choices is per device: H100 and H200 are both sm90, and their choices never vote together.
+GROUP: Final = ("triton", "package", "version", "device")
 
 # Distributions whose top-level module has another name, for recordings that do not state which distribution owns
 # which module. Source: the projects' own metadata on the Python package index.

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from tuning_registry.errors import FormatError, describe
 from tuning_registry.model.canonical import dump_json, text_digest
 from tuning_registry.model.names import check_text, normal_distribution
+from tuning_registry.model.origins import Origin
 
 T = TypeVar("T")
 # By architecture, then kernel, then shape key.
@@ -23,8 +24,24 @@ ByEntry = Mapping[str, Mapping[str, Mapping[str, T]]]
 
 
 Times = tuple[float, float, float]  # median, 20th and 80th percentile, in milliseconds
+# See docs/decisions.md, D-cases-1.
+SHORTEST_MS: Final = 1e-6  # a nanosecond, about one cycle of a GPU's clock
+LONGEST_MS: Final = 1e9  # eleven days
+ROUNDING: Final = 1e-6  # by which equal times may differ, as a share: timers interpolate, some in single precision
 FAILED: Final[Times] = (math.nan, math.nan, math.nan)
 _MEDIAN: Final = struct.Struct("d")  # the first of three
+
+
+def measured_times(times: Sequence[float]) -> Times | None:
+    """The times of one candidate; None if they cannot be a measurement.
+
+    Args:
+        times: Median, 20th and 80th percentile, in milliseconds.
+    """
+    median, p20, p80 = times
+    is_ordered = p20 <= median * (1 + ROUNDING) and median <= p80 * (1 + ROUNDING)
+    in_range = all(SHORTEST_MS <= time <= LONGEST_MS for time in times)  # false for NaN as well
+    return (median, p20, p80) if is_ordered and in_range else None
 
 
 class Timing(NamedTuple):
@@ -205,7 +222,7 @@ class Header:
         for name in _TEXTS:
             value = getattr(self, name)
             if value is not None and not check_text(value, (name,)) and name in {"run", "triton"}:
-                raise FormatError("an empty string; expected a name, or no such field", (name,))
+                raise FormatError("an empty string; expected a name", (name,))
         for name, least in _COUNTS.items():
             _check_count(getattr(self, name), least, name)
         if self.rank is not None and self.world_size is not None and self.rank >= self.world_size:
@@ -313,6 +330,8 @@ class Recording:
         timings: Every candidate's timing, by entry.
         candidate_sets: Fingerprint of the candidates that an entry was chosen from, if these are not exactly the
             candidates that were timed.
+        device: The device that its entries are for; empty unless its source is per device.
+        origin: Whose file it is, if another tool wrote it. Its votes count only if it has a rank.
     """
 
     file: str
@@ -321,3 +340,5 @@ class Recording:
     observations: ByEntry[Observation] = field(default_factory=dict)
     timings: ByEntry[TimedCandidates] = field(default_factory=dict)
     candidate_sets: ByEntry[str] = field(default_factory=dict)
+    device: str = ""
+    origin: Origin | None = None

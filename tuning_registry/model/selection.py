@@ -34,6 +34,8 @@ class Selection:
         triton: Triton version; `none` for recordings that do not state one.
         packages: Version by distribution; `none` for recordings that do not state one. Each narrows the
             votes on the kernels that the distribution owns and leaves other kernels alone.
+        device: Device of the entries; empty selects entries of no device in particular.
+        curated: Count each curated choice as a vote.
     """
 
     arch: str | None = None
@@ -44,6 +46,8 @@ class Selection:
     source: str | None = None
     triton: str | None = None
     packages: Mapping[str, str] = field(default_factory=dict, hash=False)  # a dict has no hash
+    device: str | None = None
+    curated: bool = False
 
     def __post_init__(self) -> None:
         """Check and normalise the filters.
@@ -56,12 +60,13 @@ class Selection:
             "kernel": [self.kernel],
             "source": [self.source],
             "triton": [self.triton],
+            "device": [self.device],
             "run": self.runs,
             "package": [*self.packages, *self.packages.values()],
         }
         for name, texts in given.items():
             for text in texts:
-                if text == "" and name != "source":  # an empty source selects recordings that state none
+                if text == "" and name not in {"source", "device"}:  # empty ones select what states none
                     raise UsageError(f"--{name} is empty")
                 if text is not None:
                     check_option(name, text)

@@ -16,6 +16,7 @@ from tuning_registry.formats.config_classes import covers
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.formats.short_configs import find_config, short_config
 from tuning_registry.model.names import ANY_KEY, bare_name, lookup_key
+from tuning_registry.model.packed_times import unpack_numbers
 from tuning_registry.model.selection import check_option
 from tuning_registry.rules.overrides import BAN, LIFT, PIN, Override, Overrides, in_force
 from tuning_registry.wording import list_some
@@ -160,7 +161,7 @@ def _known_config(reading: Reading, action: str, place: tuple[str, str, str], co
         SelectionError: The key or config was never recorded, and `force` is not set.
     """
     arch, kernel, key = place
-    recorded = reading.scalars(queries.entries.configs_of(arch, kernel, None if key == ANY_KEY else lookup_key(key)))
+    recorded = _recorded_configs(reading, arch, kernel, None if key == ANY_KEY else lookup_key(key))
     if not recorded and not force:
         raise SelectionError(
             f"the key {key} of {kernel} was never recorded on {arch}; registry explain shows the nearest keys. "
@@ -172,6 +173,15 @@ def _known_config(reading: Reading, action: str, place: tuple[str, str, str], co
             f"{short_config(text)} was never recorded for {kernel} {key} on {arch}; use --force to {action} it anyway"
         )
     return text
+
+
+def _recorded_configs(reading: Reading, arch: str, kernel: str, key: str | None) -> list[str]:
+    """The configs that were chosen, timed or observed for a kernel, and on one lookup key if it is given."""
+    texts = set(reading.scalars(queries.entries.configs_chosen(arch, kernel, key)))
+    packed = reading.scalars(queries.timings.configs_in_blocks(queries.entries.ids_of(arch, kernel, key)))
+    ids = sorted({config for configs in packed for config in unpack_numbers(configs)})
+    texts.update(row["text"] for row in reading.chunked(queries.entries.config_texts, ids))
+    return sorted(texts, key=str.encode)
 
 
 def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> str:

@@ -28,14 +28,18 @@ def render_audits(entries: Sequence[EntryAudit], style: Format) -> str:
 
 def finding_lines(entry: EntryAudit) -> Iterable[str]:
     """Each candidate that needs attention, with its ban, or the command that bans it if it is wrong."""
+    if entry.findings:
+        yield printable(f"{entry.kernel}, key {entry.key}:")
     for one, what in entry.findings:
         count = max(one.outside_on, one.differs_on)
-        where = printable(f"{entry.kernel}, key {entry.key}: {short_config(one.config)}")
-        yield f"{where}: {what} in {count} of {count_of(one.recordings, 'recording')}{_difference(one)}"
+        where = printable(short_config(one.config))
+        yield f"  {where}: {what} in {count} of {count_of(one.recordings, 'recording')}{_difference(one)}"
         if one.config in entry.banned_by:
-            yield f"  banned by override #{entry.banned_by[one.config]}"
-        elif one.outside_on:
-            yield f"  to ban it, run: {ban_command(entry, one)}"
+            yield f"    banned by override #{entry.banned_by[one.config]}"
+        elif one.outside_on and entry.has_majority:
+            yield f"    to ban it, run: {ban_command(entry, one)}"
+    if any(one.outside_on and one.config not in entry.banned_by for one in entry.configs) and not entry.has_majority:
+        yield "  At most half of the candidates agree, so no ban is suggested."
 
 
 def ban_command(entry: EntryAudit, one: AuditedConfig) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tuning_registry.errors import printable
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.rendering.markdown import markdown_table
-from tuning_registry.rendering.screen import SCREEN, Paint, fit, paint
+from tuning_registry.rendering.screen import SCREEN, Paint, columns_of, fit, pad, paint
 
 if TYPE_CHECKING:
     from tuning_registry.model.results import Result
@@ -140,13 +140,13 @@ def render_columns(rows: Sequence[Record], columns: Sequence[str], indent: str =
     """
     titles = [column.replace("_", " ").upper() for column in columns]
     cells = [[printable(plain(row[column])) for column in columns] for row in rows]
-    widths = [max(map(len, values)) for values in zip(titles, *cells, strict=True)]
+    widths = [max(map(columns_of, values)) for values in zip(titles, *cells, strict=True)]
     filled = [sum(value != "-" for value in values) for values in zip(*cells, strict=True)] or [0] * len(columns)
     beside = _columns_that_fit(widths, filled, len(indent))
 
     def line(values: Sequence[str], paints: Sequence[Paint | None]) -> str:
         last = beside[-1]
-        padded = (paint(values[at], paints[at]) + " " * (widths[at] - len(values[at])) * (at != last) for at in beside)
+        padded = (pad(values[at], widths[at] * (at != last), paints[at]) for at in beside)
         return (indent + "  ".join(padded)).rstrip() + "\n"
 
     text = line(titles, [Paint.STRONG] * len(titles))

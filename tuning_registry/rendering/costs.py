@@ -15,11 +15,12 @@ from tuning_registry.rendering.markdown import markdown_page, markdown_table
 from tuning_registry.rendering.screen import Paint, paint
 from tuning_registry.rendering.votes import (
     CHOICE_COLUMNS,
-    bits_mark,
+    ENTRY_COLUMNS,
     choice_line,
     choice_rows,
+    configs_width,
+    entry_marks,
     entry_title,
-    tie_mark,
 )
 from tuning_registry.wording import count_of, slower_text
 
@@ -60,13 +61,14 @@ def render_costs(costed: Sequence[DisagreementCost], style: Format, heading: str
     def markdown(found: Sequence[DisagreementCost]) -> str:
         columns = (
             "verdict",
-            *CHOICE_COLUMNS[:5],
+            *ENTRY_COLUMNS,
+            *CHOICE_COLUMNS[:2],
             "compared_with_elected",
             "elected_config_on_these_ranks",
-            "chosen_by",
-            *GROUP,
+            *CHOICE_COLUMNS[2:],
         )
-        return markdown_page(heading, markdown_table([row for one in found for row in _markdown_rows(one)], columns))
+        rows = [row for one in found for row in _markdown_rows(one)]
+        return markdown_page(heading, markdown_table(rows, columns, sentences={"notes"}))
 
     def text(found: Sequence[DisagreementCost]) -> str:
         return "\n".join(map(_block, found))
@@ -100,10 +102,10 @@ def _block(found: DisagreementCost) -> str:
     entry = found.entry
     lines = [
         f"{_verdict(found.verdict)}  {entry_title(entry)}",
-        _INDENT + printable(entry.key) + tie_mark(entry) + bits_mark(entry),
+        _INDENT + printable(entry.key) + entry_marks(entry),
         *(printable(_INDENT + line) for line in _summary(found)),
     ]
-    width = max(len(short_config(choice.config)) for choice in entry.choices)
+    width = configs_width(entry.choices)
     for place, (choice, gap) in enumerate(zip(entry.choices, (None, *found.gaps), strict=True)):
         elected = "  [elected]" if place == 0 else ""
         lines.append(choice_line(choice, width, is_elected=place == 0) + elected)
@@ -140,7 +142,8 @@ def _summary(found: DisagreementCost) -> Iterable[str]:
             )
     if clear := sum(gap is not None and not gap.is_within_noise for gap in found.gaps):
         # An average over several choices may hide what a single one shows beyond its noise.
-        yield f"Differs from the elected config beyond the noise: {clear} of {count_of(len(found.gaps), 'other choice')}."
+        choices = f"{clear} of {count_of(len(found.gaps), 'other choice')}"
+        yield f"{choices} {'differs' if clear == 1 else 'differ'} from the elected config by more than the noise."
 
 
 def _noise(slowdown: Slowdown) -> str:

@@ -11,7 +11,7 @@ from tuning_registry.rendering.base import Format, Record, join_lines, render_re
 from tuning_registry.rendering.markdown import markdown_page, markdown_table
 from tuning_registry.rendering.screen import Paint, paint
 from tuning_registry.rules.table_diff import ADDED, DROPPED, EntryChange
-from tuning_registry.wording import slower_text
+from tuning_registry.wording import change_text
 
 _COLUMNS: Final = ("kernel", "key", "change", "old_config", "new_config", "inherited", "old_votes", "new_votes",
                    "total_votes", "slower_than_old_percent", "override")  # fmt: skip
@@ -63,7 +63,7 @@ def _markdown_row(change: EntryChange) -> Record:
         "votes": None
         if change.votes is None
         else f"{change.old_votes or 0} -> {change.new_votes or 0} of {change.votes}",
-        "new_config_measured_time": None if slower is None else slower_text(slower),
+        "new_config_measured_time": None if slower is None else change_text(slower),
         "override": override_text(change),
     }
 
@@ -77,7 +77,7 @@ def _text(changes: Sequence[EntryChange]) -> str:
     for one in changes:
         if one.is_served_alike:
             continue
-        marks = [] if one.slower_percent is None else [f"{slower_text(one.slower_percent)} by the timings"]
+        marks = [] if one.slower_percent is None else [f"{change_text(one.slower_percent)} by the timings"]
         marks += [override_text(one)] if one.override else []
         lines += [
             "",

@@ -26,7 +26,7 @@ _COLUMNS: Final = ("arch", "kernel", "key", "elected", "why", "recordings_on_arc
                    "slower_than_fastest_percent", "banned_by_override", "audit", *GROUP, "decided_by", "nearest_key",
                    "estimated_slower_percent", "slower_on_nearest_percent", "failed_on_nearest", "winner_of")  # fmt: skip
 _INDENT: Final = " " * 6
-_RANKED: Final = ("config", "estimated", "on_nearest_key", "winner_of")
+_RANKED: Final = ("config", "estimated_slowdown", "slowdown_on_nearest_key", "winner_of_key")
 _SHOWN_RANKED: Final = 5
 
 
@@ -82,7 +82,7 @@ def _predicted_block(launch: PredictedLaunch) -> str:
     if launch.nearest is not None:
         lines.append(f"nearest recorded key: {near_key_text(launch.nearest)}")
     lines += [f"banned for this key: {short_config(text)}" for text in launch.banned]
-    text = join_lines([printable(f"{launch.arch}  {launch.kernel}"), *(printable(_INDENT + line) for line in lines)])
+    text = join_lines([entry_title(launch), *(printable(_INDENT + line) for line in lines)])
     rows = [_predicted_row(one) for one in launch.ranked[:_SHOWN_RANKED]]
     if not rows:
         return text
@@ -93,17 +93,13 @@ def _predicted_block(launch: PredictedLaunch) -> str:
 
 
 def _predicted_row(one: RankedConfig) -> Record:
-    nearest = "failed" if one.failed else None if one.nearest_percent is None else f"{one.nearest_percent} % slower"
+    nearest = "failed" if one.failed else None if one.nearest_percent is None else f"{one.nearest_percent} %"
     return {
         "config": short_config(one.config),
-        "estimated": None if one.estimated_percent is None else _slower(one.estimated_percent),
-        "on_nearest_key": nearest,
-        "winner_of": one.winner_of,
+        "estimated_slowdown": None if one.estimated_percent is None else f"{max(one.estimated_percent, 0):.1f} %",
+        "slowdown_on_nearest_key": nearest,
+        "winner_of_key": one.winner_of,
     }
-
-
-def _slower(percent: float) -> str:
-    return f"{max(percent, 0):.1f} % slower"
 
 
 def _block(found: ExplainedEntry) -> str:

@@ -59,7 +59,7 @@ def render_status(status: Mapping[str, object], style: Format) -> str:
         facts = dict(status)
         untimed: Sequence[str] = facts.pop("untimed", ())  # type: ignore[assignment]
         width = max(map(len, facts))
-        lines = [f"{name.ljust(width)}  {printable(plain(value))}" for name, value in facts.items()]
+        lines = [f"{name.replace('_', ' ').ljust(width)}  {printable(plain(value))}" for name, value in facts.items()]
         return join_lines([*lines, *(printable(f"untimed: {entry}") for entry in untimed)])
 
     return render(

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from rich.cells import cell_len
+
 _SEQUENCE: Final = re.compile(r"\x1b\[[0-9;]*m")
 _HANGING: Final = " " * 4  # further than its line begins
 
@@ -75,4 +77,14 @@ def _wrap(line: str, width: int) -> Iterable[str]:
 
 def shown_length(text: str) -> int:
     """How many columns a printable text takes, without the sequences of `paint`."""
-    return len(_SEQUENCE.sub("", text))
+    return columns_of(_SEQUENCE.sub("", text))
+
+
+def columns_of(text: str) -> int:
+    """How many columns a printable text takes: two for a wide character, such as a Chinese one, none for an accent."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def pad(text: str, width: int, style: Paint | None = None) -> str:
+    """The text in a colour, filled with spaces to a number of columns."""
+    return paint(text, style) + " " * (width - columns_of(text))

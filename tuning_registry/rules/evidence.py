@@ -1,12 +1,14 @@
 """Timings as evidence about configs: differences, slowdowns, and the winners of policies that judge by time.
 
 Pure functions, standard library only. A config's times are `{rank: (median, p20, p80)}` in milliseconds, with None
-for a rank on which it failed. A rank is identified by the id of its recording.
+for a rank on which it failed. Percentiles that were not kept are NaN. A rank is identified by the id of its recording.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 import statistics
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -95,7 +97,7 @@ def compare(winner: ByRank, other: ByRank, chose_other: Collection[int]) -> Gap 
     lost = [pairs[rank][0][0] / pairs[rank][1][0] - 1 for rank in chose_other if rank in pairs]
     return Gap(
         slower_percent=100 * statistics.median(o[0] / w[0] - 1 for w, o in pairs.values()),
-        noise_percent=_noise_percent(pairs.values()),
+        noise_percent=_noise_percent(pairs.values()) or 0.0,
         winner_slower_percent=100 * statistics.median(lost) if lost else None,
         ranks=len(pairs),
     )
@@ -146,8 +148,14 @@ def _timed_both(winner: ByRank, other: ByRank, ranks: Iterable[int] | None = Non
 
 
 # See docs/decisions.md, D29.
-def _noise_percent(pairs: Collection[tuple[Times, Times]]) -> float:
-    return 100 * statistics.median((max(0.0, w[2] - w[1]) + max(0.0, o[2] - o[1])) / 2 / w[0] for w, o in pairs)
+def _noise_percent(pairs: Iterable[tuple[Times, Times]]) -> float | None:
+    """None if the percentiles of no pair were kept."""
+    widths = [
+        (max(0.0, w[2] - w[1]) + max(0.0, o[2] - o[1])) / 2 / w[0]
+        for w, o in pairs
+        if w[1] > -math.inf and o[1] > -math.inf  # not NaN, in half of the time of `isnan`
+    ]
+    return 100 * statistics.median(widths) if widths else None
 
 
 # See docs/decisions.md, D30.
@@ -171,19 +179,19 @@ def worst_slowdowns(times: ByConfig) -> dict[str, float]:
     A rank on which the config failed, or that did not time it, counts as infinitely slow. A rank on which every
     config failed does not count.
     """
-    fastest: dict[int, float] = {}
-    for by_rank in times.values():
-        for rank, found in by_rank.items():
-            if found is not None and found[0] < fastest.get(rank, math.inf):
-                fastest[rank] = found[0]
-    worst: dict[str, float] = {}
-    for config, by_rank in times.items():
-        slowest = 1.0
-        for rank, best in fastest.items():
-            mine = by_rank.get(rank)
-            slowest = max(slowest, math.inf if mine is None else _ratio(mine[0], best))
-        worst[config] = slowest
-    return worst
+    every = list(dict.fromkeys(rank for by_rank in times.values() for rank in by_rank))
+    columns = {
+        config: [math.inf if found is None else found[0] for found in map(by_rank.get, every)]
+        for config, by_rank in times.items()
+    }
+    fastest = [min(of_rank) for of_rank in zip(*columns.values(), strict=True)]
+    counts = [best < math.inf for best in fastest]
+    best = list(itertools.compress(fastest, counts))
+    ratio = operator.truediv if min(best, default=0.0) > 0 else _ratio
+    return {
+        config: max(1.0, max(map(ratio, itertools.compress(column, counts), best), default=1.0))
+        for config, column in columns.items()
+    }
 
 
 def worst_slowdowns_in_shares(times: ByConfig) -> dict[str, float]:

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import sub
+from operator import itemgetter, sub
 from typing import Final
 
 _LEAF: Final = 8
@@ -84,10 +84,14 @@ def from_nearest(
         count: How many keys are wanted, by default all. These are found faster, and keys after them may be missing.
     """
     search = _Search(asked, count)
-    for added, tree in trees:
-        search.begin(tree, added)
     heap = search.heap
-    while heap:
+    # A tree is looked at when nothing found so far is closer than its keys can be: most of many never are.
+    later = sorted(trees, key=itemgetter(0), reverse=True)
+    while heap or later:
+        while later and (not heap or later[-1][0] <= heap[0][0]):
+            search.begin(*later.pop())
+        if not heap:
+            continue
         distance, _, _, _, found, added, outside = heapq.heappop(heap)
         if isinstance(found, tuple):
             yield distance, found[0]
@@ -121,8 +125,13 @@ class _Search:
         """Keep a part of a tree, without a text, or the keys at one point for later."""
         heapq.heappush(self.heap, (distance, isinstance(found, tuple), text, next(self._number), found, added, outside))
 
-    def begin(self, tree: Tree, added: int) -> None:
+    def begin(self, added: int, tree: Tree) -> None:
         """Look at a tree."""
+        if added > self._furthest:
+            return
+        if isinstance(tree.root, _Leaf):
+            self.open_leaf(tree.root, added)
+            return
         bounds = zip(self._asked, tree.least, tree.greatest, strict=True)
         outside = tuple(max(least - at, at - greatest, 0) for at, least, greatest in bounds)
         self.push(added + sum(outside), "", tree.root, added, outside)

@@ -26,9 +26,9 @@ docs/decisions.md, D60, says what else was tried.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import mul, sub
+from operator import add, mul, ne, sub
 from typing import Final
 
 from tuning_registry.model.names import ANY_KEY, is_positional, positional_key
@@ -156,17 +156,18 @@ class RecordedKeys:
             row = self._slowdowns.get(found)
             known.update((self._winners[found],) if row is None else row)
             costs = self._costs(found, row, candidates)
-            scores = [score + portion * cost for score, cost in zip(scores, costs, strict=True)]
+            scores = list(map(add, scores, map(mul, itertools.repeat(portion), costs)))
         first = self._winners[keys[0]]
         scored = [(score, text != first, text.encode(), text)
                   for score, text in zip(scores, candidates, strict=True) if text in known]  # fmt: skip
         return scored, keys[0], denominator
 
-    def _costs(self, key: str, row: Slowdowns | None, candidates: Iterable[str]) -> Iterator[int]:
+    def _costs(self, key: str, row: Slowdowns | None, candidates: Sequence[str]) -> list[int]:
         """What the candidates cost on a recorded key."""
         if row is None:
-            return (0 if text == self._winners[key] else _NO_TIMES_COST for text in candidates)
-        return (_COSTS[row.get(text, FAILED)] for text in candidates)
+            return [0 if text == self._winners[key] else _NO_TIMES_COST for text in candidates]
+        percent = row.get
+        return [_COSTS[percent(text, FAILED)] for text in candidates]
 
     def _fields(self, key: str) -> Fields:
         return self._reader.fields(positional_key(key) if self._by_position else key)
@@ -191,12 +192,27 @@ class _Family:
         groups: dict[_Others, dict[tuple[int, ...], list[str]]] = {}
         for key, fields in keys.items():
             groups.setdefault(fields.others, {}).setdefault(self._scaled(fields), []).append(key)
-        self._groups: dict[_Others, Tree] = {others: build(points) for others, points in groups.items()}
+        # By the names of the fields that are not numbers, which are usually the same in all keys; then by their texts.
+        self._groups: dict[tuple[str, ...], dict[tuple[str, ...], Tree]] = {}
+        for others, points in groups.items():
+            named, texts = zip(*others, strict=True)
+            self._groups.setdefault(named, {})[texts] = build(points)
 
     def from_nearest(self, asked: Fields, count: int | None = None) -> Iterator[tuple[int, str]]:
         """The keys with their distances, the nearest first; after `count` keys some may be missing."""
-        trees = [(self._added(asked, others), tree) for others, tree in self._groups.items()]
-        return from_nearest(trees, self._scaled(asked), count)
+        return from_nearest(self._trees(asked), self._scaled(asked), count)
+
+    def _trees(self, asked: Fields) -> Iterator[tuple[int, Tree]]:
+        """The trees of all keys, each with what fields that are not numbers add to the distance of its keys."""
+        names, texts = zip(*asked.others, strict=True)
+        weights = [FIELD_APART * self._weight(name) for name in names]
+        for named, groups in self._groups.items():
+            if named == names and len(set(names)) == len(names):
+                yield from ((sum(map(mul, weights, map(ne, texts, own))), tree) for own, tree in groups.items())
+            else:
+                yield from (
+                    (self._added(asked, tuple(zip(named, own, strict=True))), tree) for own, tree in groups.items()
+                )
 
     def distances(self, keys: Sequence[str]) -> list[list[int]]:
         """The distances of some of the keys to each other."""

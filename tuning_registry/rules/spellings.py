@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from tuning_registry.model.canonical import config_text, parse_config
+from tuning_registry.model.kinds import Kind, kind_of
 
 
 @functools.lru_cache(maxsize=4096)
 def one_spelling(text: str) -> str:
     """The canonical text of a config with every parameter that equals an integer written as that integer."""
+    if kind_of(text) is not Kind.TRITON:
+        return text
     config = parse_config(text)
     return config_text({**config, "kwargs": {name: _plain(value) for name, value in config["kwargs"].items()}})
 

@@ -14,7 +14,7 @@ from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import is_positional, lookup_key, positional_key
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.rules.overrides import Override
-from tuning_registry.wording import count_of, slower_text
+from tuning_registry.wording import change_text, count_of
 
 ADDED: Final = "added"
 DROPPED: Final = "dropped"
@@ -77,7 +77,7 @@ class EntryChange(Result):
         if self.votes is not None:
             parts.append(f"votes {self.old_votes} -> {self.new_votes} of {self.votes}")
         if self.slower_percent is not None:
-            parts.append(slower_text(self.slower_percent))
+            parts.append(change_text(self.slower_percent))
         if self.override is not None:
             parts.append(f"because of #{self.override.id} {self.override.action}: {self.override.reason}")
         return printable(", ".join(parts))

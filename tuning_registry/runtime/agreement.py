@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tuning_registry.errors import AgreementError, printable
+from tuning_registry.formats.short_configs import short_config
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.names import ranks_text
@@ -48,7 +49,8 @@ class Disagreement(NamedTuple):
 
     def __str__(self) -> str:
         """The entry and the ranks that chose each config, on one line."""
-        sides = "; ".join(f"{ranks_text(ranks)} chose {config}" for config, ranks in sorted(self.ranks.items()))
+        choices = sorted(self.ranks.items())
+        sides = "; ".join(f"{ranks_text(ranks)} chose {short_config(config)}" for config, ranks in choices)
         return printable(f"{self.kernel} {self.key} on {self.arch}: {sides}")
 
 

@@ -166,6 +166,8 @@ def _resolved(
         warn("record_path has no effect in mode auto; to record choices, set mode to record")
     if resolved.split and resolved.mode != "record":
         warn("split has no effect in mode %s; it needs mode record", resolved.mode)
+    if resolved.split and resolved.mode == "record" and resolved.audit:
+        warn("split has no effect with audit: every rank times all candidates, because it compares their results")
     if resolved.audit and resolved.mode != "record":
         warn("audit has no effect in mode %s; it needs mode record", resolved.mode)
     if resolved.report_html and resolved.mode != "pinned":
@@ -175,7 +177,7 @@ def _resolved(
 
 def _is_off() -> bool:
     """Whether the environment turns every policy off."""
-    return os.environ.get(variable_of("mode"), "").strip() == "off"
+    return os.environ.get(variable_of("mode"), "").strip().lower() == "off"
 
 
 def _goes_on(policy: AutotunePolicy) -> bool:
@@ -199,7 +201,11 @@ def _warn_of_unused_variables(policy: AutotunePolicy) -> None:
     """Warn if the environment, or the options of `python -m tuning_registry.runtime`, contradict a given policy."""
     try:
         names, stated = environment_fields(), policy_from_environment()
-    except (FormatError, OSError, RuntimeError):
+    except FormatError as fault:  # one of them may have been meant as the kill switch
+        warn("install() was given a policy, so the environment is ignored; it also has a value that is not accepted: %s",
+             fault)  # fmt: skip
+        return
+    except (OSError, RuntimeError):
         return  # they are not used, so their errors do not matter
     # Used with any policy: the variable's tables are searched after the policy's, and its run names unnamed jobs.
     honoured = {"table_path"} | ({"run"} if policy.run is None else set())
@@ -238,6 +244,7 @@ def _start(policy: AutotunePolicy, *, suspends: bool = False, is_open: bool = Fa
     guarded("logging the start", log_start, policy, session.tables)
     if session.pins:
         guarded("preparing recorded keys", session.tables.put_to_work)
+        guarded("compiling ahead", session.compile_ahead.begin, session.tables)
     return before
 
 
@@ -252,7 +259,9 @@ def _settle_mode(session: Session, adapter: Adapter) -> None:
             adapter.settle()
             return
     try:
-        _start(replace(session.policy, mode="pinned"))
+        _start(
+            replace(session.policy, mode="pinned"), suspends=True
+        )  # nothing happened under it that an end would tell
     except PolicyError as error:
         raise LaunchError(f"deterministic algorithms were requested, but kernels cannot be pinned: {error}") from error
 
@@ -305,7 +314,7 @@ def _switch(session: Session | None, adapter: Adapter | None, *, suspends: bool 
         adapter.attach(previous)
     elif previous is not None:
         previous.detach()
-    if session is not None and adapter is not None and session.policy.torch_compile == "on":
+    if session is not None and adapter is not None and session.policy.torch_compile:
         _seams.watch(CompiledLaunches(session, adapter.settle_first))
     else:
         _seams.unwatch()

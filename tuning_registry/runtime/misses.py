@@ -13,8 +13,21 @@ from tuning_registry.runtime.policies.policy import AutotunePolicy
 
 FAULT: Final = "fault"  # the reason of a miss: in this package, before the table could be asked
 _LOGGED: Final = 20  # a job may miss thousands of keys on each rank
+_WHY: Final[Mapping[str, str]] = {
+    "no table": "there is no table for this architecture",
+    "no kernel": "the table does not have this kernel",
+    "no key": "the table does not have this key",
+    "unusable entry": "the table's entry for this key cannot be used",
+    "banned": "the table bans every candidate",
+    "not a candidate": "the table's config is not a candidate of the kernel",
+    AMBIGUOUS: WHY_AMBIGUOUS,
+    "pruned away": "the kernel's pruning dropped the table's config",
+    "unsupported key": "the key has no stable text",
+    "does not run": "the table's config does not run here",
+    FAULT: "a fault in tuning_registry, described in this log",
+}
 _INSTEAD: Final[Mapping[str, str]] = {
-    "nearest": "choosing by the closest recorded keys",
+    "nearest": "choosing by the nearest recorded keys",
     "min_cost": "launching the candidate with the lowest static estimate",
     "block_sizes": "launching by the policy's block_sizes",
     "timed": "Triton tunes it",
@@ -74,14 +87,13 @@ class MissLog:
             return False
         number = len(self._misses)
         if number <= _LOGGED:
-            why = f" ({WHY_AMBIGUOUS})" if miss.reason == AMBIGUOUS else ""
-            warn("miss for %s, key %s, on %s: %s%s; %s", miss.kernel, miss.key or "(none)", miss.arch or "(unknown)",
-                 miss.reason, why, self._instead(miss))  # fmt: skip
+            warn("miss (%s) for %s, key %s, on %s: %s; %s", miss.reason, miss.kernel, miss.key or "(none)",
+                 miss.arch or "(unknown)", _WHY.get(miss.reason, miss.reason), self._instead(miss))  # fmt: skip
         elif number == _LOGGED + 1:
             warn("further misses are counted but not logged; coverage_report() lists them all, and so does "
-                 "`registry misses` if this job has a record path")  # fmt: skip
+                 "registry misses if this job has a record path")  # fmt: skip
         if miss.reason != FAULT:
-            warn_once(("missed", miss.arch), "these keys were looked up in: %s", self._describe_table(miss.arch))
+            warn_once(("missed", miss.arch), "the keys were looked up in %s", self._describe_table(miss.arch))
         return True
 
     def all(self) -> tuple[Miss, ...]:

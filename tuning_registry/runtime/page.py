@@ -120,7 +120,7 @@ def render_page(report: JobReport, made_at: dt.datetime) -> str:
     """
     main = (_summary(report), _misses(report), _not_covered(report), _pinned(report), _job(report))
     when = made_at.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    footer = element("p", f"Made on {when} by tuning-registry, at the end of the job.")
+    footer = element("p", f"Generated on {when} by tuning-registry, at the end of the job.")
     run = next((value for name, value in report.facts if name == "Run" and value), "")
     return render_document(f"Pinned job: {run}" if run else "Pinned job", "Pinned job", _VIEWS, main, footer)
 
@@ -208,7 +208,7 @@ def _not_covered(report: JobReport) -> Markup:
         "not-covered",
         "Not covered",
         "Kernels whose launches this policy did not pin or did not see.",
-        found if gaps else element("p", "Nothing is known to have escaped pinning."),
+        found if gaps else element("p", "No launch is known to have escaped pinning."),
     )
 
 

@@ -11,6 +11,7 @@ from tuning_registry.errors import FormatError
 from tuning_registry.log import warn
 from tuning_registry.model.canonical import live_config_text
 from tuning_registry.runtime.choices import Choice, ChoiceLog
+from tuning_registry.runtime.compile_ahead.background import CompileAhead
 from tuning_registry.runtime.guard import fault_counts, guarded, warn_once
 from tuning_registry.runtime.job.devices import UNKNOWN, Device, Devices, loaded_torch
 from tuning_registry.runtime.job.place import current_place
@@ -26,6 +27,7 @@ from tuning_registry.runtime.triton.adapter import Adapter, current_target
 from tuning_registry.runtime.triton.coverage import Coverage, CoverageReport
 from tuning_registry.runtime.triton.keys import Call, is_interpreted, source_hash
 from tuning_registry.runtime.triton.share import SHARE, Share
+from tuning_registry.runtime.triton.specializations import specialization_of
 from tuning_registry.runtime.triton.weak_map import WeakIdentityMap
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Session:
         self.coverage = Coverage(policy.enumerate_autotuners)
         self.devices = Devices(policy.arch, current_target)
         self.tables = TableSource(policy)
+        self.compile_ahead = CompileAhead(policy)
         self.misses = MissLog(policy, lambda arch: describe_table(self.tables.table(arch)))
         self._pinning = Pinning(self)
         self._functions: WeakIdentityMap[str] = WeakIdentityMap()  # hashes of their sources, by autotuner
@@ -72,6 +75,7 @@ class Session:
         if self._is_closed or self._process != os.getpid():
             return
         self._is_closed = True
+        self.compile_ahead.stop()
         unknown = self._pinning.unknown_sizes()
         if unknown:
             warn("block_sizes names %s, which no launched kernel has", ", ".join(unknown))
@@ -117,6 +121,10 @@ class Session:
         """Decide the launch after a fault in `pin` (`Pinning.pin_after_fault`)."""
         return self._pinning.pin_after_fault(call, pruned)
 
+    def check_hook(self, call: Call, candidate: Any) -> None:
+        """Refuse a config that its hook has changed to a banned one (`Pinning.check_hook`)."""
+        self._pinning.check_hook(call, candidate)
+
     def decide_compiled(self, call: Call, pruned: list[Any]) -> list[Decision[Any]]:
         """What a kernel under `torch.compile` launches (`Pinning.decide_compiled`)."""
         return self._pinning.decide_compiled(call, pruned)
@@ -130,13 +138,17 @@ class Session:
         arch = self.devices.current().arch
         self.note_launch(call, arch, key, decision, is_news=self.note_decision(call, arch, key, decision))
 
+    def never_banned(self, kernel: str, candidates: list[Any]) -> list[Any]:
+        """The candidates that the table bans for no key of a kernel (`Pinning.never_banned`)."""
+        return self._pinning.never_banned(kernel, self.devices.current().arch, candidates)
+
     def allowed(self, call: Call, pruned: Any) -> Any:
         """What the table's bans leave of the candidates that Triton is about to time (`Pinning.allowed`)."""
         return self._pinning.allowed(call, pruned)
 
     def share(self, call: Call, pruned: Any) -> Any:
         """What this rank times, if ranks share the work (`Recorder.share`); None for all candidates."""
-        if self.policy.split is None or self.policy.mode != "record":
+        if self.policy.split is None or self.policy.audit or self.policy.mode != "record":
             return None
         key = self.key(call)
         device = self.devices.current()
@@ -186,6 +198,19 @@ class Session:
     def _audits(self, kernel: str) -> bool:
         return self.policy.audit is not False and self.policy.mode == "record" and self.policy.in_scope(kernel)
 
+    def leads(self, tuning: watch.Tuning, call: Call, candidate: Any) -> None:
+        """Keep what the fastest candidate so far needs to be compiled, if choices are recorded with it."""
+        if self.policy.compile_ahead and self._records and self.policy.in_scope(tuning.kernel):
+            tuning.compiled = None
+            found = None if is_interpreted(call.autotuner) else specialization_of(call, candidate)
+            tuning.compiled = None if found is None else (candidate, found)
+
+    @property
+    def _records(self) -> bool:
+        """Whether Triton's choices are recorded."""
+        is_asked = self.policy.mode == "record" or (self.policy.mode == "pinned" and self.policy.on_miss == "tune")
+        return is_asked and self.recorder is not None
+
     def tuned(self, tuning: watch.Tuning) -> None:
         """Note Triton's choice, and record it in mode `record`, or in mode `pinned` with `on_miss="tune"`."""
         kernel, key = tuning.kernel, tuning.key
@@ -201,8 +226,7 @@ class Session:
                 source = SHARE
             self._note(tuning.autotuner, device.arch, kernel, key, tuning.winner, source,
                        is_launching=watch.launch_of(tuning.autotuner))  # fmt: skip
-        records = self.policy.mode == "record" or (self.policy.mode == "pinned" and self.policy.on_miss == "tune")
-        if records and key is not None:
+        if self._records and key is not None:
             recorder = self._recorder_for(tuning.autotuner, device)
             if recorder is not None:
                 self.warn_if_unknown(device.arch)

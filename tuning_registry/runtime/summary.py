@@ -16,7 +16,10 @@ from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.triton.coverage import OUT_OF_SCOPE, counted
 from tuning_registry.wording import count_of, list_some
 
-INSTEAD: Final = {"timed": "tuned", "error": "refused"}  # what decided misses, if it is called differently elsewhere
+INSTEAD: Final = {
+    "timed": "tuned by Triton",
+    "error": "launch refused",
+}  # what decided misses, if it is called differently elsewhere
 
 
 def log_start(policy: AutotunePolicy, tables: TableSource) -> None:
@@ -77,14 +80,17 @@ def _pinned(tables: TableSource, choices: ChoiceLog, misses: MissLog) -> str:
     missed = misses.all()
     hits, keys = pinned_keys(choices.latest(), missed)
     if not keys:
-        return "nothing was pinned: every launch had a single candidate"
+        is_returned = bool(choices.latest())
+        return (
+            f"nothing was pinned: {'every launch had a single candidate' if is_returned else 'no launch has returned'}"
+        )
     used, keys_shown = tables.used(), count_of(len(keys), "key")
     line = f"pinned {len(hits)} of {keys_shown} from {used}" if used else f"pinned 0 of {keys_shown}: no table"
     if not missed:
         return f"{line}; no misses"
     instead = counted(INSTEAD.get(miss.source, miss.source) for miss in missed)
     reasons = counted(miss.reason for miss in missed)
-    return f"{line}; {count_of(len(missed), 'miss')}: {reasons}; outcome: {instead}"
+    return f"{line}; {count_of(len(missed), 'miss')}: {reasons}; fallback: {instead}"
 
 
 def pinned_keys(

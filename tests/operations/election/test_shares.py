@@ -14,6 +14,7 @@ from tuning_registry.formats.recording_writer import recording_bytes
 from tuning_registry.model.canonical import config_text, load_config
 from tuning_registry.model.records import IN_SHARE, Header, Observation, Recording, TimedCandidates, Timing
 from tuning_registry.model.shares import EXTRA, encode_candidates
+from tuning_registry.operations.reports.status import what_there_is
 
 ARCH, KERNEL = "sm90", "pkg.kernel"
 CONFIGS = [config_text({"kwargs": {"BLOCK": 2**power}, "num_warps": 4, "num_stages": 3}) for power in range(4)]
@@ -95,7 +96,7 @@ def test_a_table_by_votes_says_what_it_leaves_out(ingested: Any) -> None:
 def test_candidates_that_nobody_timed_are_refused_and_listed(ingested: Any) -> None:
     registry = ingested([FULL[0]])
     with pytest.raises(
-        SelectionError, match="no rank of a split run has timed 5 candidates of 2 entries .first: pkg.kernel M=1"
+        SelectionError, match="split runs have not timed 5 candidates of 2 entries, listed by registry st"
     ):
         registry.export(ARCH, policy="fastest")
     untimed = registry.status()["untimed"]
@@ -141,3 +142,63 @@ def test_damaged_statements_of_shares_are_ignored(ingested: Any) -> None:
 def test_ranks_that_timed_other_shares_are_not_stale(ingested: Any) -> None:
     registry = ingested([share(0, {"M=1": {0: 1.0, 1: 2.0}}), share(1, {"M=1": {2: 3.0, 3: 4.0}})])
     assert registry.export(arch=ARCH, policy="fastest").details.stale == 0
+    assert [one.stale for one in registry.explain(ARCH, KERNEL).entries] == [0]
+    registry = ingested([voting(0, "M=1", 3)])  # and a run that timed all candidates
+    assert [one.stale for one in registry.winners()] == [0]
+
+
+def test_a_run_that_chose_from_other_candidates_is_stale_beside_shares(ingested: Any) -> None:
+    fewer = voting(1, "M=1", 3)
+    timed = TimedCandidates.from_timings([Timing(text, 1.0, 1.0, 1.0) for text in CONFIGS[2:]])
+    fewer = Recording("", fewer.header, fewer.votes, timings={ARCH: {KERNEL: {"M=1": timed}}})
+    registry = ingested([share(0, {"M=1": {0: 1.0, 1: 2.0}}), voting(0, "M=1", 3), fewer])
+    assert [one.stale for one in registry.winners()] == [1]
+
+
+def began(rank: int, key: str) -> Recording:
+    """What a rank records that died before it timed the first candidate of a key."""
+    stated = {EXTRA: encode_candidates({(ARCH, KERNEL, key): CONFIGS}, 1)}
+    header = Header(run="job", rank=rank, world_size=8, triton="3.6.0", id=f"{rank:032x}", extra=stated)
+    return Recording("", header, {}, {}, {})
+
+
+def test_a_key_that_nobody_lived_to_time_is_listed_and_left_out(ingested: Any) -> None:
+    registry = ingested([*FULL, began(2, "M=9"), voting(0, "M=8", 3)])
+    (line,) = registry.status()["untimed"]
+    assert line.startswith("sm90 pkg.kernel M=9: 0 of 4 candidates timed; not timed: BLOCK=1 ")
+    made = registry.export(ARCH, policy="fastest").details
+    assert (made.entries, made.unvoted, made.banned_out) == (3, 1, 0)
+    assert registry.export(ARCH).details.unvoted == 3
+
+
+def test_only_keys_that_nobody_timed_give_no_table(ingested: Any) -> None:
+    registry = ingested([began(2, "M=9")])
+    for policy, why in (
+        ("fastest", "no timings on sm90: 1 entry comes from split runs"),
+        ("majority", "no votes on sm90: 1"),
+    ):
+        with pytest.raises(SelectionError, match=why):
+            registry.export(ARCH, policy=policy)
+
+
+def test_a_table_by_time_states_every_recording_that_timed(ingested: Any) -> None:
+    registry = ingested([*FULL, voting(0, "M=1", 3), voting(0, "M=2", 3)])
+    for policy, count in (("fastest", 3), ("majority", 1)):
+        assert registry.export(ARCH, policy=policy).details.payload["tuning_registry"]["recordings"] == count
+
+
+def test_a_banned_candidate_needs_no_timings(ingested: Any) -> None:
+    registry = ingested([share(0, {"M=1": {0: 4.0, 1: 3.0, 2: 5.0}})])
+    with pytest.raises(SelectionError, match="not timed 1 candidate of 1 entry"):
+        registry.export(ARCH, policy="fastest")
+    registry.ban(ARCH, KERNEL, "M=1", load_config(CONFIGS[3]), reason="wrong", force=True)
+    assert table_of(registry, policy="fastest") == {"M=1": 2}
+
+
+def test_a_query_that_finds_no_votes_names_split_runs(ingested: Any) -> None:
+    registry = ingested(FULL)
+    assert what_there_is(registry._store).endswith(
+        "Split runs cast no votes: their timings elect with --policy fastest"
+    )
+    registry = ingested([voting(0, "M=8", 3)])
+    assert "Split" not in what_there_is(registry._store)

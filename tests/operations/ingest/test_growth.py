@@ -249,7 +249,7 @@ def test_queries_count_and_name_ranks_that_ran_different_code(store: Store, cli:
     assert rows == {"pkg.k": 2, "pkg.same": 1}
     assert "different code" not in cli("disagreements", "--kernel", "pkg.same").stderr
     assert "different code" not in cli("disagreements", "--arch", "sm100").stderr
-    assert json.loads(cli("status", "--format", "json").stdout)["kernels_of_mixed_code"] == 2
+    assert json.loads(cli("status", "--format", "json").stdout)["kernels_with_mixed_code"] == 2
     ranks = {row["rank"]: row for row in json.loads(cli("ranks", "--format", "json").stdout)}
     assert [ranks[rank]["other_code"] for rank in range(4)] == [1, 1, 2, 1]  # no code of pkg.even has a majority
     assert "other code: other code than most ranks of the run for 2 kernels" in cli("ranks").stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tests.conftest import H200, config, version_1, write_ranks, write_recording
+from tests.conftest import H200, Cli, config, version_1, write_ranks, write_recording
 from tests.helpers import all_rows, take
 from tuning_registry.db.store import Store
 from tuning_registry.errors import ConflictError, RecordingError, RegistryError, UsageError
@@ -193,3 +193,15 @@ def test_a_report_prints_and_converts(store: Store, tmp_path: Path) -> None:
     assert str(report) == "2 recordings, 2 votes, 1 new entry"
     assert str(take(store, tmp_path)) == "0 recordings, 0 votes, 0 new entries, 2 already ingested"
     assert json.loads(json.dumps(report.to_dict()))["votes"] == 2
+
+
+def test_names_that_may_only_look_like_another_are_said(cli: Cli, store: Store, tmp_path: Path) -> None:
+    kernels = {"pkg.kernel": {"M=1": A}, "pkg.k\u0435rnel": {"M=1": A}}  # with the letter of another alphabet
+    file = write_recording(tmp_path / "rec.rank0.json", {"sm90": kernels})
+    assert take(store, file).look_alikes == ["pkg.k\u0435rnel"]
+    said = cli("ingest", file, "--as-run", "again").stderr
+    assert "may only look like another kernel's name: 'pkg.k\\u0435rnel'\n" in said
+    assert (
+        take(store, write_recording(tmp_path / "plain.rank1.json", {"sm90": {"pkg.kernel": {"M=1": A}}})).look_alikes
+        == []
+    )

@@ -50,7 +50,7 @@ def test_other_content_is_refused_and_replace_supersedes(store: Store, tmp_path:
     (winner,) = find_winners(store, Selection())
     assert (json.loads(winner.choices[0].config)["kwargs"], winner.votes) == ({"B": 8}, 1)
     assert all_rows(store)["votes"] == 2  # the old vote is kept
-    assert describe_status(store)["superseded"] == 1
+    assert describe_status(store)["superseded_recordings"] == 1
     # Back and forth: each replacement supersedes exactly one.
     assert take(store, first, replace=True).replaced == 1
     assert find_winners(store, Selection())[0].votes == 1
@@ -67,12 +67,12 @@ def test_a_clock_that_stands_still_or_goes_back_refuses_no_replacement(
         def now(cls, tz: dt.tzinfo | None = None) -> Any:
             return dt.datetime(2026, 1, 2, tzinfo=tz) + dt.timedelta(days=next(days))
 
-    monkeypatch.setattr("tuning_registry.operations.ingest.ingest.dt.datetime", Clock)
+    monkeypatch.setattr("tuning_registry.operations.ingest.transfer.dt.datetime", Clock)
     for file in files:
         take(store, file, replace=True)
     (winner,) = find_winners(store, Selection())
     assert json.loads(winner.choices[0].config)["kwargs"] == {"B": 32}
-    assert describe_status(store)["superseded"] == 5
+    assert describe_status(store)["superseded_recordings"] == 5
     with store.reading() as reading:
         rows = reading.connection.exec_driver_sql("SELECT superseded_at FROM recordings ORDER BY id").scalars().all()
     assert list(rows[:-1]) == sorted(set(rows[:-1]))  # still in order
@@ -120,7 +120,7 @@ def test_replace_never_loses_a_kind_of_content(store: Store, tmp_path: Path) -> 
     full = version_1({"sm90": {"k": {"M=1": A}}}, timings=timings)
     take(store, write_recording(tmp_path / "1.json", full), run=None)
     less = version_1({"sm90": {"k": {"M=1": B}}})
-    with pytest.raises(ConflictError, match="holds no timings, but rank 0 of run 'job-1' in the database does"):
+    with pytest.raises(ConflictError, match="has no timings, but rank 0 of run 'job-1' in the database has"):
         take(store, write_recording(tmp_path / "2.json", less), run=None, replace=True)
 
 

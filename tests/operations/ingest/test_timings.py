@@ -99,7 +99,7 @@ def test_replace_takes_all_files_of_a_recording_together(store: Store, tmp_path:
     report = take(store, again, run="j", replace=True)
     assert (report.new, report.replaced, report.votes, report.timings) == (1, 1, 1, 2)
     assert take(store, write("3", B, 3.0), run="j", replace=True).replaced == 1  # only the timings differ
-    with pytest.raises(ConflictError, match="holds no timings, but rank 0 of run 'j' in the database does"):
+    with pytest.raises(ConflictError, match="has no timings, but rank 0 of run 'j' in the database has"):
         take(store, tmp_path / "1" / "rec.rank0.json", run="j", replace=True)
     assert (all_rows(store)["recordings"], export_table(store, Selection(arch="sm90")).payload["kernels"]) == (
         3,

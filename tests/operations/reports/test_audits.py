@@ -204,7 +204,7 @@ def test_the_command_lists_findings_with_the_command_that_bans(cli: Cli, store: 
     assert cli("ingest", path).exit_code == 0
     shown = cli("audit")
     assert shown.exit_code == 0
-    assert "pkg.k, key M=1: B=64 num_warps=4 num_stages=3: outside the tolerance in 1 of 1 recording" in shown.stderr
+    assert "pkg.k, key M=1:\n  B=64 num_warps=4 num_stages=3: outside the tolerance in 1 of 1 recording" in shown.stderr
     assert "nondeterministic in 1 of 1 recording" in shown.stderr
     assert "all candidates of these kernels give equal bits: config_invariant=pkg.free" in shown.stderr
     assert "3 audited entries, 2 with findings" in shown.stderr
@@ -220,9 +220,33 @@ def test_the_command_lists_findings_with_the_command_that_bans(cli: Cli, store: 
     assert [(row["class"], row["outside_tolerance_on"]) for row in table] == [("A", "0"), ("A", "0"), ("B", "1")]
     assert [row["banned_by_override"] for row in table] == ["", "", "1"]
     assert cli("audit", "--exit-code").exit_code == 1
+    assert "3 audited entries, 2 with findings, in 1 of them all are banned" in again.stderr
+    assert cli("audit", "--kernel", "pkg.k", "--exit-code").exit_code == 0  # its only finding is banned
     assert cli("audit", "--kernel", "pkg.free", "--exit-code").exit_code == 0
     assert cli("audit", "--kernel", "nothing", "--exit-code").exit_code == 1
     assert "no recorded kernel belongs to this package" in error_of(cli("audit", "--package", "nobody=1"))
+
+
+def test_without_a_majority_no_ban_is_suggested(cli: Cli, tmp_path: Path) -> None:
+    entries = {"pkg.k": {"M=1": entry("abc", flags=(0, 2, 2), difference=2.0)}}
+    cli("ingest", recording(tmp_path, 0, {"pkg.k": {"M=1": 0}}, entries))
+    shown = cli("audit", "--exit-code")
+    assert shown.exit_code == 1
+    assert shown.stderr.count("outside the tolerance") == 2
+    assert "\n  At most half of the candidates agree, so no ban is suggested.\n" in shown.stderr
+    assert "registry ban" not in shown.stderr
+
+
+def test_a_pin_that_lifts_a_ban_opens_the_finding_again(cli: Cli, tmp_path: Path) -> None:
+    entries = {"pkg.k": {"M=1": entry("aab", flags=(0, 0, 2), difference=0.5)}}
+    cli("ingest", recording(tmp_path, 0, {"pkg.k": {"M=1": 2}}, entries))
+    name = ("--arch", "sm90", "--kernel", "pkg.k", "--config", "B=64 num_warps=4 num_stages=3", "--reason", "r")
+    assert cli("ban", "--key", "*", *name).exit_code == 0
+    assert cli("audit", "--exit-code").exit_code == 0
+    assert cli("pin", "--key", "M=1", *name).exit_code == 0
+    again = cli("audit", "--exit-code")
+    assert again.exit_code == 1
+    assert "banned by" not in again.stderr
 
 
 def test_the_registry_has_the_same_answer(store: Store, database: str, tmp_path: Path) -> None:
@@ -263,6 +287,26 @@ def test_a_faster_table_can_be_held_to_the_bits_of_the_one_in_use(cli: Cli, tmp_
     table["kernels"]["pkg.k"]["M=2"] = CONFIGS[2]
     faster.write_text(json.dumps(table))
     assert cli("check", faster).exit_code == 1
+
+
+def test_a_check_needs_the_table_in_use_to_know_whether_the_bits_are_still_the_same(cli: Cli, tmp_path: Path) -> None:
+    cli("ingest", timed(tmp_path / "rec", {"pkg.k": dict.fromkeys(TIMED, entry("aab"))}))
+    in_use, faster = tmp_path / "in-use.json", tmp_path / "faster.json"
+    in_use.write_text(json.dumps({"arch": "sm90", "kernels": {"pkg.k": dict.fromkeys(TIMED, CONFIGS[0])}}))
+    held = ("--same-bits-as", in_use)
+    assert cli("export", "--arch", "sm90", "--policy", "fastest", *held, "-o", faster).exit_code == 0
+    unknown = cli("check", faster)
+    assert (unknown.exit_code, "note: not checked: whether its configs give the bits" in unknown.stderr) == (0, True)
+    known = cli("check", faster, *held)
+    assert (known.exit_code, "not checked: whether" in known.stderr) == (0, False)
+    # Another audit finds that configs 0 and 1 differ for other values, so the faster table changes bits after all.
+    recording(tmp_path / "more", 1, {"pkg.k": {"M=1": 1}}, {"pkg.k": {"M=1": entry("abb", "1")}})
+    assert cli("ingest", tmp_path / "more").exit_code == 0
+    found = cli("check", faster, *held)
+    assert (found.exit_code, "pkg.k M=1" in found.stdout) == (1, True)
+    in_use.write_text(json.dumps({"arch": "sm90", "kernels": {"pkg.k": dict.fromkeys(TIMED, CONFIGS[3])}}))
+    assert "--same-bits-as has the digest" in error_of(cli("check", faster, *held))
+    assert "was not exported with --same-bits-as" in error_of(cli("check", in_use, *held))
 
 
 def test_a_key_that_the_table_does_not_decide_is_free_and_a_star_entry_decides(cli: Cli, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_without_timings_a_disagreement_is_shown_all_the_same(cli: Cli, tmp_path
     (entry,) = json.loads(done.stdout)
     assert (entry["verdict"], entry["winner_slower_for_dissenters_percent"]) == ("not timed", None)
     assert entry["choices"][1]["slower_than_winner_percent"] is None
-    assert "1 of 1 entry disagrees: 0 conflicts beyond the timing noise" in done.stderr
+    assert "ranks disagree on 1 of 1 entry: 0 conflicts beyond the timing noise" in done.stderr
     assert "no rank timed it together with the elected config" in cli("disagreements", "--cost").stdout
 
 
@@ -132,7 +132,7 @@ def test_both_figures_are_shown_in_words_when_they_part_company(cli: Cli, store:
         "(beyond the noise of 1.6 %).\n"
         "      Over all 10 ranks, the elected config's median time is 66.7 % above that of the fastest config, "
         "B=3 num_warps=4 num_stages=3 (beyond the noise of 1.6 %).\n"
-        "      Differs from the elected config beyond the noise: 1 of 1 other choice.\n"
+        "      1 of 1 other choice differs from the elected config by more than the noise.\n"
         "    7  B=1 num_warps=4 num_stages=3  ranks 0-6 of july  [elected]\n"
         "    3  B=2 num_warps=4 num_stages=3  ranks 7-9 of july\n"
         "       on a typical rank: no clear difference (noise 2.0 %); on the ranks that chose it: elected config 60.0 % slower\n"

@@ -88,7 +88,7 @@ def test_pins_bans_and_policies_are_named(store: Store, tmp_path: Path) -> None:
     found = only(find_explanation(store, ALL, "M=1"))
     assert (found.config, found.decided_by) == (None, "nothing")
     assert found.why == (
-        f"every config that was chosen is banned (#{ban}, #{ban_all}); launches fall to the runtime's fallback, to which "
+        f"every config that was chosen is banned (#{ban}, #{ban_all}); launches use the job's fallback, for which "
         "bans leave 1 other recorded config"
     )
     pin = override(store, PIN, B, reason="numerics")

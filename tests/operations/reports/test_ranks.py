@@ -60,7 +60,7 @@ def test_a_slow_rank_and_a_dissenting_one_are_named_with_their_reasons(store: St
     slow, dissenter = found.outliers
     assert slow.time_ratio == pytest.approx(1.2, rel=0.01)
     assert slow.reasons[0].startswith(("19.", "20."))
-    assert "% slower than the median of 8 ranks (limit 5.0 %)" in slow.reasons[0]
+    assert "% slower than the median of 8 ranks (limit 4.0 %)" in slow.reasons[0]
     assert dissenter.reasons == ("100 % of its votes dissent; the median is 5 % (limit 15 %)",)
     assert (dissenter.votes, dissenter.dissenting, dissenter.timings, dissenter.host) == (20, 20, 60, "node0")
     assert found.ranks[:2] == found.outliers

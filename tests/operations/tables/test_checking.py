@@ -49,7 +49,7 @@ def test_everything_that_speaks_against_a_table_is_one_line(store: Store, tmp_pa
     ]  # fmt: skip
     short = "num_warps=4 num_stages=3"
     assert found.problems[1:] == [
-        f"changed: p.k M=1: B=3 {short} -> B=1 {short}, votes 0 -> 3 of 3, 0.0 % slower",
+        f"changed: p.k M=1: B=3 {short} -> B=1 {short}, votes 0 -> 3 of 3, equally fast",
         f"added: p.k M=2: nothing -> B=2 {short}, votes 0 -> 0 of 0, because of #1 pin: r",
         (
             'header: overrides is [], but an export would now state [{"action": "pin", "config": {"ir_override": null, '
@@ -204,16 +204,16 @@ def test_check_and_explain_say_what_bans_leave(store: Store, cli: Cli, tmp_path:
     assert found.problems == []
     (note,) = [note for note in found.notes if note.startswith("banned: ")]
     assert note == (
-        "banned: k M=1: every config that was chosen is banned (#1); launches fall to the runtime's fallback, to which "
+        "banned: k M=1: every config that was chosen is banned (#1); launches use the job's fallback, for which "
         "bans leave 1 other recorded config"
     )
     add_override(store, BAN, arch="sm90", kernel="k", key="M=1", config="num_warps=4", reason="r", author="me", now=NOW)
     (problem,) = verdict(store, exported(store)).problems
     assert problem.endswith(
-        "is banned (#1, #2); bans leave none of its recorded configs, so launches fail if the kernel has no other candidate"
+        "is banned (#1, #2); every recorded config is banned, so launches fail if the kernel has no other candidate"
     )
     explained = cli("explain", "--arch", "sm90", "--kernel", "k", "--key", "M=1")
-    assert "bans leave none of its recorded configs" in explained.stdout
+    assert "every recorded config is banned" in explained.stdout
     pin = add_override(store, PIN, arch="sm90", kernel="k", key="*", config=json.dumps(C), reason="r", author="me",
                        now=NOW, force=True)  # fmt: skip
     lift_override(store, 2, reason="r", author="me", now=NOW)

@@ -22,7 +22,7 @@ SM90 = Selection(arch="sm90")
 
 
 def test_a_table_slower_than_the_one_it_replaces_is_refused(store: Store, tmp_path: Path) -> None:
-    timings = {"sm90": {"k": {"M=1": [[A, [1.0, 1, 1]], [B, [1.2, 1, 1]], [C, None]]}}}
+    timings = {"sm90": {"k": {"M=1": [[A, [1.0, 1, 1]], [B, [1.2, 1.2, 1.2]], [C, None]]}}}
     for rank in range(2):
         document = version_1({"sm90": {"k": {"M=1": B, "M=2": B}}}, rank=rank, timings=timings)
         write_recording(tmp_path / f"{rank}.json", document)

@@ -104,7 +104,7 @@ def test_whoever_may_only_read_exports_all_the_same(tmp_path: Path) -> None:
 
 
 def test_max_regression_reads_the_table_it_replaces(cli: Cli, tmp_path: Path) -> None:
-    timings = {"sm90": {"k": {"M=1": [[A, [1.0, 1, 1]], [B, [1.5, 1, 1]]]}}}
+    timings = {"sm90": {"k": {"M=1": [[A, [1.0, 1, 1]], [B, [1.5, 1.5, 1.5]]]}}}
     write_recording(tmp_path / "0.json", version_1({"sm90": {"k": {"M=1": A}}}, timings=timings))
     for rank in (1, 2):
         write_recording(tmp_path / "2" / f"{rank}.json", version_1({"sm90": {"k": {"M=1": B}}}, rank=rank))

@@ -58,7 +58,7 @@ def test_the_policy_allows_this_style_and_this_script_and_nothing_else(page: str
 
 def test_the_page_answers_what_people_ask(page: str) -> None:
     text = re.sub(r"<[^>]+>", "", page)
-    assert "12 of 45 entries disagree" in text
+    assert "Ranks disagree on 12 of 45 entries" in text
     assert (
         "_chunk_cumsum_bwd_kernel chunk_size=128 nheads=128 f32 f32 bf16 f32 f32 bf16 f32 f32. The elected config is 77.2 %"
         in text
@@ -107,7 +107,7 @@ def test_a_page_of_very_many_entries_says_what_it_leaves_out(tmp_path: Path) -> 
         votes = {"sm90": {"k": keys | ({"M=2099": config(B=8)} if rank else {})}}
         write_recording(tmp_path / f"rec.rank{rank}.json", votes)
     page = render_page(gather_report(ingest_in_memory([str(tmp_path)]), Selection()), DAY)
-    assert "1 of 2,100 entries disagrees" in page
+    assert "Ranks disagree on 1 of 2,100 entries" in page
     assert "show 2,000 of 2,100 entries: those with the largest share of dissenting votes" in page
     assert page.count("<details") == 2000
     assert page.count("M=2099</span>") > 1

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+numpy = pytest.importorskip("numpy")
 pytest.importorskip("triton")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402  # likewise
@@ -99,15 +100,16 @@ def test_a_candidate_that_writes_past_the_end_of_a_tensor_harms_nothing(tmp_path
 def test_the_job_ends_with_the_values_and_generators_of_a_run_without_audit(tmp_path: Path) -> None:
     def noisy(arguments: dict[str, Any], reset_only: bool = False) -> None:
         if reset_only:  # a hook that draws
-            arguments["y"].copy_(torch.rand(40) + random.random())
+            arguments["y"].copy_(torch.rand(40) + random.random() + numpy.random.rand())
 
     def run(audit: Any) -> Any:
         torch.manual_seed(3)
         random.seed(3)
+        numpy.random.seed(3)
         x, y = torch.randn(40, requires_grad=True), torch.randn(40)
         adding = quiet(lambda x, y, M, **_: y.add_(x.detach()), pre_hook=noisy)
         recorded(tmp_path, adding, x, y, 16, audit=audit, name=f"a{audit}") if audit else plain(tmp_path, adding, x, y)
-        return y, torch.rand(3), random.random(), x._version
+        return y, torch.rand(3), random.random(), numpy.random.rand(), x._version
 
     stock, audited, seeded = run(False), run(True), run("seeded")
     for other in (audited, seeded):

@@ -59,15 +59,16 @@ def overlapping() -> Any:
         (lambda: (torch.zeros(40), torch.zeros(40).as_subclass(Subclass)), "y is a Subclass, a subclass of Tensor"),
         (lambda: (torch.zeros(40), types.SimpleNamespace(data_ptr=lambda: 0)), "y is a SimpleNamespace that points to memory"),
         (lambda: (torch.zeros(40), (1, torch.zeros(4))), "y is a tuple of tensors"),
-        (lambda: (torch.zeros(40), 0x7F12_3456_7890), "y looks like an address"),
-        (lambda: (torch.zeros(40), torch.tensor([3, 0x7F12_3456_7890])), "a tensor holds addresses"),
-        (lambda: (torch.zeros(40).to_sparse(), torch.zeros(40)), "x is not an ordinary tensor"),
-        (lambda: (torch.zeros(40), torch.zeros(40, device="meta")), "y is not an ordinary tensor"),
-        (lambda: (freed(), torch.zeros(40)), "the storage of x is freed"),
+        (lambda: (torch.zeros(40), iter([1, 2])), "y can be read only once"),
+        (lambda: (torch.zeros(40), 0x7F12_3456_7890), "y may be a memory address"),
+        (lambda: (torch.zeros(40), torch.tensor([3, 0x7F12_3456_7890])), "a tensor may hold memory addresses"),
+        (lambda: (torch.zeros(40).to_sparse(), torch.zeros(40)), "x is not an ordinary dense tensor"),
+        (lambda: (torch.zeros(40), torch.zeros(40, device="meta")), "y is not an ordinary dense tensor"),
+        (lambda: (freed(), torch.zeros(40)), "the storage of x was freed"),
         (lambda: (torch.zeros(0), torch.zeros(0)), "its tensors are empty"),
         (lambda: (1, 2), "no argument is a tensor"),
         (lambda: (torch.zeros(40), misaligned()), "a tensor's memory is not aligned to 16 bytes"),
-        (overlapping, "two storages share a part of their memory"),
+        (overlapping, "two of its tensors' storages overlap in memory"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_copied_is_named(
@@ -89,7 +90,7 @@ def test_large_numbers_that_are_no_addresses_are_audited(tmp_path: Path) -> None
 def test_memory_of_the_host_that_is_pinned_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of it would be ordinary memory, which Triton refuses, so that every candidate would count as failed."""
     monkeypatch.setattr(torch.Tensor, "is_pinned", lambda _: True)
-    assert recorded(tmp_path, kernel(None), torch.zeros(40), 2, 16).skipped == "x is in pinned memory of the host"
+    assert recorded(tmp_path, kernel(None), torch.zeros(40), 2, 16).skipped == "x is in pinned host memory"
 
 
 def test_a_tensor_that_repeats_its_elements_takes_no_more_memory_than_its_storage(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_tensor_that_repeats_its_elements_takes_no_more_memory_than_its_storag
     assert recorded(tmp_path, kernel(None), torch.zeros(40), repeated, 16).skipped == ""
     holding = torch.tensor([0x7F12_3456_7890]).expand(1 << 60)
     entry = recorded(tmp_path, kernel(None), torch.zeros(40), holding, 16, name="address")
-    assert entry.skipped == "a tensor holds addresses"
+    assert entry.skipped == "a tensor may hold memory addresses"
 
 
 def test_a_call_over_the_limit_is_skipped_before_anything_is_copied(tmp_path: Path, monkeypatch: Any) -> None:
@@ -115,7 +116,20 @@ def test_no_memory_left_skips_the_call(tmp_path: Path, monkeypatch: Any) -> None
 
     monkeypatch.setattr(candidates, "Copies", full)
     entry = recorded(tmp_path, kernel(None), torch.zeros(40), torch.zeros(40), 16)
-    assert entry.skipped == "the device has no memory left for copies"
+    assert entry.skipped == "there is not enough device memory for copies"
+
+
+def test_no_memory_left_for_a_candidate_accuses_nobody(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def full(*_: Any, **__: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise torch.cuda.OutOfMemoryError
+
+    entry = recorded(tmp_path, kernel(full), torch.zeros(40), torch.zeros(40), 16)
+    assert entry.skipped == "there is not enough device memory for copies"
+    assert len(calls) == 2 + 4  # Triton goes on as always
 
 
 @pytest.mark.parametrize("how", ["extern_libs", "source"])
@@ -127,14 +141,15 @@ def test_a_kernel_that_may_talk_to_other_ranks_is_skipped(tmp_path: Path, how: s
             "def kernel(x, y, M):\n    nvshmem.putmem(x, y)\n"
         )
     entry = recorded(tmp_path, made, torch.zeros(40), torch.zeros(40), 16, kwargs=kwargs)
-    assert entry.skipped == "the kernel may talk to other ranks"
+    assert entry.skipped == "the kernel may communicate with other ranks"
 
 
 def test_memory_that_ranks_share_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = types.SimpleNamespace(is_symm_mem_tensor=lambda tensor: tensor.numel() == 41)
     monkeypatch.setitem(sys.modules, "torch.distributed._symmetric_memory", fake)
     assert (
-        recorded(tmp_path, kernel(None), torch.zeros(40), torch.zeros(41), 16).skipped == "y is memory that ranks share"
+        recorded(tmp_path, kernel(None), torch.zeros(40), torch.zeros(41), 16).skipped
+        == "y is in memory that ranks share"
     )
 
 
@@ -150,7 +165,7 @@ def test_a_fault_of_the_audit_is_counted_and_named_and_the_launch_goes_on(tmp_pa
     uninstall()
     recording = only_recording(tmp_path)
     (entry,) = read_audits(recording.header.extra)[ARCH]["pkg.ops.kernel"].values()
-    assert entry.skipped.startswith("its candidates are not known before")
+    assert entry.skipped.startswith("its candidates are known only when")
     assert len(recording.votes[ARCH]["pkg.ops.kernel"]) == 1
 
 

@@ -203,6 +203,34 @@ def test_bans_hold(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     assert machine.of(machine.timed) == ALL[1:]
 
 
+def test_bans_hold_for_dynamic_sizes(machine: Machine, kernels: Any, tmp_path: Path) -> None:
+    bans = [
+        {"kernel": ADD, "key": key, "action": "ban", "config": config(*banned), "reason": "it is wrong"}
+        for key, banned in (("*", (64, 2)), (f"n=2000{DTYPES}", (64, 4)))
+    ]
+    pin(tmp_path, {KEY: config(128, 2)}, extra={"overrides": bans})
+    machine.broken = {ALL[2]}  # what is chosen does not compile, and the first of the others is banned
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    for size in (1000, 2000):
+        compiled(torch.ones(size))
+    assert not {ALL[0], ALL[2]} & set(machine.of(machine.launched))
+    assert machine.of(machine.launched)[1] == ALL[3]
+    assert coverage_report().faults == {}
+
+
+@pytest.mark.parametrize("fields", [{"on_miss": "tune"}, {"config_invariant": ["add"]}])
+def test_inductor_times_nothing_that_is_banned_for_some_size(
+    machine: Machine, kernels: Any, tmp_path: Path, fields: Any
+) -> None:
+    ban = {"kernel": ADD, "key": f"n=2000{DTYPES}", "action": "ban", "config": config(64, 2), "reason": "it is wrong"}
+    pin(tmp_path, {f"n=9{DTYPES}": config(128, 2)}, extra={"overrides": [ban]}, **fields)
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    for size in (1000, 2000):
+        compiled(torch.ones(size))
+    assert machine.of(machine.timed) == ALL[1:]
+    assert ALL[0] not in machine.of(machine.launched)
+
+
 def test_on_miss_error_refuses(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     pin(tmp_path, {f"n=900{DTYPES}": config(128, 4)}, on_miss="error")
     with pytest.raises(Exception, match="no config to pin") as caught:
@@ -244,7 +272,7 @@ def test_off_leaves_inductor_alone_and_says_what_was_not_pinned(
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     original = CachingAutotuner.precompile
-    pin(tmp_path, {KEY: config(128, 2)}, torch_compile="off")
+    pin(tmp_path, {KEY: config(128, 2)}, torch_compile=False)
     assert CachingAutotuner.precompile is original
     run(lambda x: kernels.call(kernels.add, x))
     assert machine.of(machine.timed) == ALL

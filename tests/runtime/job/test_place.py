@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.recording.helpers import CONFIGS, URL, FakeSink, entry, files, forked, made, wait_for
+from tests.runtime.recording.helpers import CONFIGS, entry, files, forked, made, wait_for
 from tests.runtime.test_process import python
-from tuning_registry.errors import ConflictError
 from tuning_registry.formats.recordings import read_recording
 from tuning_registry.runtime.job.place import Place, current_place, process_group, stated_run
-from tuning_registry.runtime.recording import sink as sink_module
-from tuning_registry.runtime.recording.recorder import Recorder
 
 
 class FakeGroup:
@@ -180,29 +177,6 @@ def test_a_process_that_was_given_its_rank_keeps_it(tmp_path: Path, monkeypatch:
     recorder.finish()
     (mine,) = set(files(tmp_path)) - {other}
     assert read_recording(mine).header.run == "job"
-
-
-@pytest.mark.parametrize("answer", [ConflictError("other content"), False])
-def test_the_database_decides_who_has_a_guessed_rank(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
-    class Taken(FakeSink):
-        def write(self, recording: Any, *, replace: bool = False) -> bool:  # noqa: ARG002 - as the sink has it
-            self.recordings.append(recording)
-            if recording.header.run == "job":
-                if answer:
-                    raise answer
-                return False
-            return True
-
-    fake = Taken([])
-    monkeypatch.setitem(
-        sys.modules, "tuning_registry.operations.ingest.sink", types.SimpleNamespace(open_sink=fake.open_sink)
-    )
-    recorder = Recorder(URL, "job", None, interval_s=0.01)
-    recorder.vote(entry(), CONFIGS[0], [], [])
-    recorder.finish()
-    assert [str(recording.header.run).partition(".")[0] for recording in fake.recordings] == ["job", "job"]
-    assert recorder.file is None
-    assert sink_module.RETRY_BUDGET_S == 20
 
 
 def test_the_name_of_a_restarted_pod_is_taken_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from tests.runtime.fakes import (  # fmt: skip
     ARCH,
     KEY,
     NAME,
-    Autotuner,
     Config,
     Tensor,
     autotuner,
@@ -180,22 +179,6 @@ def test_a_banned_winner_of_before_install_is_not_launched(tmp_path: Path) -> No
     for _ in range(2):
         launch(kernel)
     assert launched(kernel)
-    assert 32 not in launched(kernel)
-
-
-class PrunesItself(Autotuner):
-    """A class that overrides pruning without calling the base class."""
-
-    def prune_configs(self, kwargs: Any) -> Any:  # noqa: ARG002 - as Triton calls it
-        return list(self.configs)
-
-
-def test_a_class_that_prunes_itself_does_not_choose_what_is_banned(tmp_path: Path) -> None:
-    pin(tmp_path, ban(small()), config_invariant=("kernel",))
-    kernel = autotuner(cls=PrunesItself)
-    kernel.timer.medians = iter([1.0, 2.0, 0.5])
-    launch(kernel)
-    assert kernel.timer.calls == 2
     assert 32 not in launched(kernel)
 
 

@@ -192,3 +192,15 @@ def test_a_ban_that_cannot_be_read_refuses_the_table(tmp_path: Path) -> None:
     file.write_text(json.dumps(document))
     with pytest.raises(PolicyError, match=r"overrides/0: required field 'key' is missing"):
         install(mode="pinned", table_path=file, arch=ARCH)
+
+
+def test_the_search_path_is_that_of_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts change their folder, and not on every rank to the same one."""
+    (tmp_path / "tables").mkdir()
+    write_table(tmp_path / "output" / "tables", {NAME: {"*": stored(three()[0])}})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TUNING_REGISTRY_TABLE_PATH", "tables")
+    install(mode="pinned", arch=ARCH, on_miss="min_cost")
+    monkeypatch.chdir(tmp_path / "output")
+    launch(kernel := autotuner())
+    assert launched(kernel) == [32]

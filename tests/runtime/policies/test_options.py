@@ -59,7 +59,7 @@ TEXTS: dict[str, str] = {
     "block_sizes": "BLOCK_M=64", "config_invariant": "a.b", "verify_every": "10", "run": "job", "source": "text",
     "arch": "sm90", "expect_digest": "0123456789abcdef", "module_names": "scan_*=pkg.scan",
     "split": "node", "split_repeats": "1",
-    "audit": "seeded", "audit_memory": "1024", "report_html": "job.html", "torch_compile": "off",
+    "audit": "seeded", "audit_memory": "1024", "report_html": "job.html", "compile_ahead": "0", "torch_compile": "0",
 }  # fmt: skip
 
 

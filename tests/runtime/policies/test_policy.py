@@ -19,7 +19,7 @@ FULL = {
     "verify_every": 10, "verify_strict": True, "enumerate_autotuners": True, "chaos": True, "run": "job", "source": "s",
     "arch": "sm90", "expect_digest": "0123456789abcdef", "check_launches": True,
     "module_names": ("scan_*=pkg.scan",), "split": 8, "split_repeats": 1, "audit": "seeded", "audit_memory": 1024,
-    "report_html": "job.html", "torch_compile": "off",
+    "report_html": "job.html", "torch_compile": False, "compile_ahead": False,
 }  # fmt: skip
 
 
@@ -114,7 +114,8 @@ def test_the_environment_states_every_field() -> None:
         "TUNING_REGISTRY_SOURCE": "s", "TUNING_REGISTRY_ARCH": "sm_90", "TUNING_REGISTRY_DB": "postgresql://x/y", "HOME": "/",
         "TUNING_REGISTRY_MODULE_NAMES": "scan_*=pkg.scan", "TUNING_REGISTRY_SPLIT": "8", "TUNING_REGISTRY_SPLIT_REPEATS": "1",
         "TUNING_REGISTRY_AUDIT": "Seeded", "TUNING_REGISTRY_AUDIT_MEMORY": "1024",
-        "TUNING_REGISTRY_REPORT_HTML": "job.html", "TUNING_REGISTRY_TORCH_COMPILE": "off",
+        "TUNING_REGISTRY_REPORT_HTML": "job.html", "TUNING_REGISTRY_TORCH_COMPILE": "0",
+        "TUNING_REGISTRY_COMPILE_AHEAD": "0",
     }  # fmt: skip
     assert policy_from_environment(environment) == AutotunePolicy.from_mapping({**FULL, "table_path": ("a", "b")})
     assert policy_from_environment({"TUNING_REGISTRY_MODE": " ", "TUNING_REGISTRY_CHAOS": "0"}) == AutotunePolicy()

@@ -5,14 +5,16 @@ import subprocess
 import sys
 import textwrap
 import threading
-import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tuning_registry.formats.hand_ins import HandIn, unpack_hand_in
+from tuning_registry.formats.recordings import parse_recording
 from tuning_registry.model.canonical import config_text
-from tuning_registry.runtime.recording import sink as sink_module
+from tuning_registry.model.records import Recording
+from tuning_registry.runtime.recording import hand_in
 from tuning_registry.runtime.recording.recorder import Recorder
 
 ROOT = Path(__file__).parents[3]
@@ -81,37 +83,48 @@ def forked(work: Any) -> None:
     os.waitpid(pid, 0)
 
 
-class FakeSink:
-    def __init__(self, answers: Any) -> None:
+class FakeDatabase:
+    """A stand-in for `tuning_registry.db.appending`: each answer is None or an error; the last one is repeated."""
+
+    def __init__(self, answers: Any = (None,), accepts: bool = True) -> None:
         self.answers = list(answers)
+        self.accepts = accepts
         self.urls: list[str] = []
-        self.recordings: list[Any] = []
-        self.replaces: list[bool] = []
+        self.identities: list[str] = []
+        self.hand_ins: list[HandIn] = []
 
-    def open_sink(self, url: Any, wait_s: Any) -> Any:
-        assert 0 < wait_s <= sink_module.RETRY_BUDGET_S
+    @property
+    def recordings(self) -> list[Recording]:
+        """What it has taken."""
+        return [parse_recording(one.recording, "hand-in") for one in self.hand_ins]
+
+    def append_hand_in(self, url: Any, identity: Any, payload: Any, wait_s: Any) -> None:
+        assert 0 < wait_s <= hand_in.BUDGET_S
         self.urls.append(url)
-        return self
-
-    def write(self, recording: Any, *, replace: bool = False) -> bool:
-        self.replaces.append(replace)
+        self.identities.append(identity)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:
             raise answer
-        self.recordings.append(recording)
-        return True
+        self.hand_ins.append(unpack_hand_in(payload))
+
+    def may_accept(self, url: Any) -> bool:  # noqa: ARG002 - as the module has it
+        return self.accepts
 
 
 URL = "postgresql://user:SECRET@host/db"
 
 
+def use_database(monkeypatch: pytest.MonkeyPatch, fake: Any) -> Any:
+    """Let recorders hand in to this stand-in, with short pauses."""
+    monkeypatch.setattr(hand_in, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(hand_in.HandIn.finish, "__defaults__", (0.5,))
+    monkeypatch.setitem(sys.modules, "tuning_registry.db.appending", fake)
+    return fake
+
+
 def into_database(monkeypatch: pytest.MonkeyPatch, answers: Any) -> Any:
-    fake = FakeSink(answers)
-    monkeypatch.setattr(sink_module, "_FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(sink_module.write_with_retries, "__defaults__", (0.5,))
-    monkeypatch.setitem(
-        sys.modules, "tuning_registry.operations.ingest.sink", types.SimpleNamespace(open_sink=fake.open_sink)
-    )
+    """A stand-in with these answers, and a recorder of one vote that has finished."""
+    fake = use_database(monkeypatch, FakeDatabase(answers))
     recorder = Recorder(URL, "job", None, interval_s=0.01)
     recorder.vote(entry(), CONFIGS[0], [], [])
     recorder.finish()

@@ -4,14 +4,12 @@ import itertools
 import sys
 import threading
 import time
-import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.runtime.recording.helpers import CONFIGS, URL, FakeSink, entry, files, made, wait_for
-from tuning_registry.errors import DatabaseError
+from tests.runtime.recording.helpers import CONFIGS, URL, FakeDatabase, entry, files, made, wait_for
 from tuning_registry.formats.recording_writer import timings_text
 from tuning_registry.formats.recordings import read_recording
 from tuning_registry.locations import shown_url
@@ -19,7 +17,7 @@ from tuning_registry.model.canonical import config_text
 from tuning_registry.model.records import Timing
 from tuning_registry.runtime import control
 from tuning_registry.runtime.guard import fault_counts
-from tuning_registry.runtime.recording import background_writer, notes, recording_file, sink
+from tuning_registry.runtime.recording import background_writer, notes, recording_file
 from tuning_registry.runtime.recording import recorder as recorder_module
 from tuning_registry.runtime.recording.owners import Owners
 from tuning_registry.runtime.recording.recorder import Recorder
@@ -142,26 +140,17 @@ def test_the_first_write_does_not_wait_for_the_owners_of_kernels(
     recorder.finish()
 
 
-def test_what_cannot_pass_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeSink([DatabaseError("no driver")])
-    monkeypatch.setitem(
-        sys.modules, "tuning_registry.operations.ingest.sink", types.SimpleNamespace(open_sink=fake.open_sink)
-    )
-    assert not sink.write_with_retries(URL, Recorder("r", "job", None).recording(), 5.0)
-    assert len(fake.urls) == 1
-
-
-class SlowSink(FakeSink):
+class SlowDatabase(FakeDatabase):
     """A database that takes a recording once it is released."""
 
     def __init__(self) -> None:
-        super().__init__([None])
+        super().__init__()
         self.release = threading.Event()
 
-    def write(self, recording: Any, *, replace: bool = False) -> bool:  # noqa: ARG002 - as the sink has it
+    def append_hand_in(self, url: Any, identity: Any, payload: Any, wait_s: Any) -> None:
+        self.urls.append(url)
         assert self.release.wait(10)
-        self.recordings.append(recording)
-        return True
+        super().append_hand_in(url, identity, payload, wait_s)
 
 
 def test_replacing_a_policy_does_not_wait_for_a_database_and_the_exit_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,10 +158,8 @@ def test_replacing_a_policy_does_not_wait_for_a_database_and_the_exit_does(monke
     from tests.runtime.fakes import autotuner, launch
     from tuning_registry.runtime import install
 
-    slow = SlowSink()
-    monkeypatch.setitem(
-        sys.modules, "tuning_registry.operations.ingest.sink", types.SimpleNamespace(open_sink=slow.open_sink)
-    )
+    slow = SlowDatabase()
+    monkeypatch.setitem(sys.modules, "tuning_registry.db.appending", slow)
     monkeypatch.setattr(control, "_PATIENCE_S", 0.1)
     install({"record_path": URL, "arch": "sm90", "run": "job"})
     launch(autotuner())
@@ -188,10 +175,8 @@ def test_replacing_a_policy_does_not_wait_for_a_database_and_the_exit_does(monke
 def test_a_recorder_that_is_taken_up_again_waits_for_its_own_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = SlowSink()
-    monkeypatch.setitem(
-        sys.modules, "tuning_registry.operations.ingest.sink", types.SimpleNamespace(open_sink=slow.open_sink)
-    )
+    slow = SlowDatabase()
+    monkeypatch.setitem(sys.modules, "tuning_registry.db.appending", slow)
     recorder = Recorder(URL, "job", None, interval_s=0.01)
     recorder.vote(entry(0), CONFIGS[0], [], [])
     recorder.finish(0.05)

@@ -183,6 +183,17 @@ def test_only_a_recording_run_shares_work(tmp_path: Path, caplog: pytest.LogCapt
     assert "split has no effect in mode pinned" in caplog.text
 
 
+def test_an_audit_needs_all_candidates_so_nothing_is_shared(
+    run_rank: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    timed, _ = run_rank(1, audit=True)
+    assert timed == {1: SIZES}
+    assert "split has no effect with audit" in caplog.text
+    (recording,) = recordings(tmp_path)
+    assert list(recording.votes[ARCH][NAME]) == ["M=1"]
+    assert EXTRA not in recording.header.extra
+
+
 def test_split_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     from tuning_registry.runtime.policies.options import policy_from_environment
 

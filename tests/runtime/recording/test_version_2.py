@@ -21,6 +21,7 @@ from tuning_registry.errors import FormatError
 from tuning_registry.formats.recordings import read_recording
 from tuning_registry.model.records import IMPOSSIBLE_TIME, NO_TEXT, TWO_SOURCES, Hardware, Observation
 from tuning_registry.runtime import AutotunePolicy, install, uninstall
+from tuning_registry.runtime.guard import fault_counts
 from tuning_registry.runtime.job.devices import Device
 from tuning_registry.runtime.job.nvml import Management, ask_management
 from tuning_registry.runtime.recording import facts
@@ -109,6 +110,39 @@ def test_a_winner_with_an_impossible_time_is_an_observation(tmp_path: Path, medi
     assert recording.votes == {}
     (observed,) = recording.observations[ARCH]["pkg.ops.kernel"].values()
     assert observed.reason == IMPOSSIBLE_TIME
+
+
+NO_TIMES = [
+    [0.1, 0.2, 0.05], [0.1, 0.05, 0.08], [5e-324] * 3, [1e-7] * 3, [True] * 3, [0.1, 0.1], [0.1] * 4, [], [-10**400] * 3,
+    [0.1, float("nan"), float("nan")], [float("-inf")] * 3,
+]  # fmt: skip
+
+
+def timed_as(first: Any) -> Any:
+    """A kernel whose timer gives this for the first candidate, and 9 ms for the others."""
+    answers = iter([first, [9.0] * 3, [9.0] * 3])
+    made = autotuner(timer=lambda call, quantiles: next(answers))
+    made.fn.fn = made.base_fn = function_of(RELU)
+    return made
+
+
+@pytest.mark.parametrize("times", NO_TIMES)
+def test_what_a_timer_gives_that_is_not_a_measurement_does_not_vote(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, times: Any
+) -> None:
+    recording = record(tmp_path, timed_as(times))
+    assert recording.votes == {}
+    (observed,) = recording.observations[ARCH]["pkg.ops.kernel"].values()
+    assert observed.reason == IMPOSSIBLE_TIME
+    (timed,) = recording.timings[ARCH]["pkg.ops.kernel"].values()
+    assert sorted(row.median_ms or 0.0 for row in timed) == [0.0, 9.0, 9.0]
+    assert caplog.text.count("cannot be median, p20 and p80 in ms") == 1
+    assert fault_counts() == {}
+
+
+@pytest.mark.parametrize("times", [[0.1, 0.1 * (1 + 1e-9), 0.1], [0.1], [1, 1, 1]])
+def test_times_that_are_equal_but_for_rounding_are_a_measurement(tmp_path: Path, times: Any) -> None:
+    assert record(tmp_path, timed_as(times)).observations == {}
 
 
 @pytest.mark.parametrize("options", [{"num_warps": 128}, {"num_stages": -1}, {"maxnreg": 0}])

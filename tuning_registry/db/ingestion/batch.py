@@ -20,18 +20,20 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tuning_registry.db.ingestion.pending import Content, Environment, Pending, TimedEntry
+from tuning_registry.db.ingestion.pending import Content, Curated, Environment, Pending, TimedEntry
 from tuning_registry.errors import FormatError, RecordingError
 from tuning_registry.formats.audits import read_audits
 from tuning_registry.formats.sections import check_twin_keys
+from tuning_registry.formats.specializations import read_compiled, without_compiled
 from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.model.canonical import dump_json, text_digest
 from tuning_registry.model.names import lookup_key, top_module
 from tuning_registry.model.packages import module_owners
 from tuning_registry.model.records import ByEntry, Header, Recording, TimedCandidates
+from tuning_registry.model.specializations import Specialization
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class Batch:
 
     pending: list[Pending] = field(default_factory=list)
     entries: list[tuple[str, str, str]] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)  # of the entries; empty unless their source is per device
     configs: list[str] = field(default_factory=list)
     # (entry, config) -> positions in `pending` that chose it
     votes: dict[tuple[int, int], array[int]] = field(default_factory=lambda: defaultdict(lambda: array("i")))
@@ -53,10 +56,13 @@ class Batch:
     candidate_sets: dict[tuple[int, str], array[int]] = field(default_factory=lambda: defaultdict(lambda: array("i")))
     # position in `pending` -> audited entries
     audits: dict[int, list[tuple[int, AuditedEntry]]] = field(default_factory=dict)
+    curated: list[Curated] = field(default_factory=list)
+    # (entry, config, specialization) -> positions in `pending`
+    compiled: dict[tuple[int, str, Specialization], list[int]] = field(default_factory=dict)
     # distribution and version that own each top-level module
     owners: dict[Environment, dict[str, tuple[str, str]]] = field(default_factory=dict)
-    _entry_ids: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
-    _shape_ids: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    _entry_ids: dict[tuple[str, str], dict[str, dict[str, int]]] = field(default_factory=dict)
+    _shape_ids: dict[tuple[str, str, str, str], int] = field(default_factory=dict)
     _entry_shapes: list[int] = field(default_factory=list)
     _config_ids: dict[str, int] = field(default_factory=dict)
     _choice_digests: dict[tuple[int, int], bytes] = field(default_factory=dict)
@@ -65,12 +71,14 @@ class Batch:
         """Add one recording, under its final header.
 
         Raises:
-            RecordingError: It holds one key in two spellings (`M=True` and `M=1`), or an audit of the wrong form.
+            RecordingError: It holds one key in two spellings (`M=True` and `M=1`), or an audit or
+                compile data of the wrong form.
         """
         position = len(self.pending)
         chosen, counts = self._choices_of(recording)
         timed = self._timed_entries(recording)  # rejected before anything is added: the next one gets its position
         audited = self._audited_entries(recording)
+        compiled = self._compiled_entries(recording)
         environment = _environment(header)
         digests = {
             "votes": self._add_votes(position, chosen),
@@ -81,6 +89,9 @@ class Batch:
             digests["votes"] = ""  # a file of timings states nothing about votes; an empty recording states: none
         if audited:
             self.audits[position] = audited
+        header = replace(header, extra=without_compiled(header.extra))  # of a fleet, it would fill the memory
+        for row in compiled:
+            self.compiled.setdefault(row, []).append(position)
         self.pending.append(
             Pending(
                 file=recording.file,
@@ -93,8 +104,22 @@ class Batch:
                 observation_count=sum(
                     len(keys) for names in recording.observations.values() for keys in names.values()
                 ),
+                origin=recording.origin,
             )
         )
+        self.owners.setdefault(environment, {}).update(module_owners(_modules_of(recording), header))
+
+    def add_curated(self, recording: Recording, header: Header) -> None:
+        """Add the choices of a file that somebody committed; they have no rank.
+
+        Raises:
+            RecordingError: It holds one key in two spellings.
+        """
+        assert recording.origin is not None
+        chosen, _ = self._choices_of(recording)
+        environment = _environment(header)
+        digest = _joint_digest([self._choice_digest(choice) for choice in chosen])
+        self.curated.append(Curated(recording.file, recording.origin, header.source or "", environment, chosen, digest))
         self.owners.setdefault(environment, {}).update(module_owners(_modules_of(recording), header))
 
     def _choices_of(self, recording: Recording) -> tuple[list[tuple[int, int]], dict[str, int]]:
@@ -105,11 +130,11 @@ class Batch:
         for arch, kernels in recording.votes.items():
             before = len(chosen)
             for kernel, entries in kernels.items():
-                known = self._entries_of(arch, kernel)
+                known = self._entries_of(arch, kernel, recording.device)
                 for key, text in entries.items():  # the loop over all votes of a fleet: no calls for known names
                     entry = known.get(key)
                     if entry is None:
-                        entry = self._new_entry(arch, kernel, key)
+                        entry = self._new_entry(arch, kernel, key, recording.device)
                     config = config_ids.get(text)
                     if config is None:
                         config = self._config(text)
@@ -127,19 +152,25 @@ class Batch:
         parts = [known.get(choice) or self._choice_digest(choice) for choice in chosen]
         return _joint_digest(parts)
 
-    def _entries_of(self, arch: str, kernel: str) -> dict[str, int]:
-        return self._entry_ids.setdefault(arch, {}).setdefault(kernel, {})
+    def _entries_of(self, arch: str, kernel: str, device: str) -> dict[str, int]:
+        return self._entry_ids.setdefault((arch, device), {}).setdefault(kernel, {})
 
-    def _entry(self, arch: str, kernel: str, key: str) -> int:
-        known = self._entries_of(arch, kernel)
-        return known[key] if key in known else self._new_entry(arch, kernel, key)
+    def _entry(self, arch: str, kernel: str, key: str, device: str) -> int:
+        known = self._entries_of(arch, kernel, device)
+        return known[key] if key in known else self._new_entry(arch, kernel, key, device)
 
-    def _new_entry(self, arch: str, kernel: str, key: str) -> int:
+    def _new_entry(self, arch: str, kernel: str, key: str, device: str) -> int:
         entry = len(self.entries)
-        self._entries_of(arch, kernel)[key] = entry
+        self._entries_of(arch, kernel, device)[key] = entry
         self.entries.append((arch, kernel, key))
-        self._entry_shapes.append(self._shape_ids.setdefault((arch, kernel, lookup_key(key)), entry))
+        self.devices.append(device)
+        self._entry_shapes.append(self._shape_ids.setdefault((arch, kernel, lookup_key(key), device), entry))
         return entry
+
+    def _names(self, entry: int) -> tuple[str, ...]:
+        """What identifies an entry: its device only if it has one, so that digests of other entries never changed."""
+        device = self.devices[entry]
+        return (*self.entries[entry], device) if device else self.entries[entry]
 
     def _config(self, text: str) -> int:
         config = self._config_ids.setdefault(text, len(self.configs))
@@ -152,7 +183,7 @@ class Batch:
         return self._choice_digests.setdefault(choice, self._statement_digest(entry, self.configs[config]))
 
     def _statement_digest(self, entry: int, *texts: str) -> bytes:
-        return hashlib.sha256(dump_json([*self.entries[entry], *texts]).encode()).digest()
+        return hashlib.sha256(dump_json([*self._names(entry), *texts]).encode()).digest()
 
     def _new_timed_entry(self, entry: int, timed: TimedCandidates) -> TimedEntry:
         configs, fingerprint = tuple(map(self._config, timed.configs)), timed.fingerprint
@@ -175,8 +206,9 @@ class Batch:
             for kernel, entries in kernels.items():
                 for key, seen in entries.items():
                     config = None if seen.config is None else self._config(seen.config)
-                    self.observations.append((position, self._entry(arch, kernel, key), config, seen.reason))
-                    parts.append(dump_json([arch, kernel, key, seen.config, seen.reason]))
+                    entry = self._entry(arch, kernel, key, recording.device)
+                    self.observations.append((position, entry, config, seen.reason))
+                    parts.append(dump_json([*self._names(entry), seen.config, seen.reason]))
         return text_digest("\n".join(sorted(parts))) if parts else ""
 
     def _timed_entries(self, recording: Recording) -> list[tuple[int, TimedCandidates, str | None]]:
@@ -186,7 +218,7 @@ class Batch:
             for kernel, entries in kernels.items():
                 stated = recording.candidate_sets.get(arch, {}).get(kernel, {})
                 for key, timed in entries.items():
-                    found.append((self._entry(arch, kernel, key), timed, stated.get(key)))
+                    found.append((self._entry(arch, kernel, key, recording.device), timed, stated.get(key)))
         self._refuse_twin_keys(recording.file, recording.timings, [entry for entry, _, _ in found])
         return found
 
@@ -196,10 +228,23 @@ class Batch:
         except FormatError as fault:
             raise RecordingError(recording.file, fault.what, fault.path) from fault
         return [
-            (self._entry(arch, kernel, key), audited)
+            (self._entry(arch, kernel, key, recording.device), audited)
             for arch, kernels in audits.items()
             for kernel, keys in kernels.items()
             for key, audited in keys.items()
+        ]
+
+    def _compiled_entries(self, recording: Recording) -> list[tuple[int, str, Specialization]]:
+        try:
+            compiled = read_compiled(recording.header.extra)
+        except FormatError as fault:
+            raise RecordingError(recording.file, fault.what, fault.path) from fault
+        return [
+            (self._entry(arch, kernel, key, recording.device), config, specialization)
+            for arch, kernels in compiled.items()
+            for kernel, keys in kernels.items()
+            for key, pairs in keys.items()
+            for config, specialization in pairs
         ]
 
     def _add_timings(
@@ -227,7 +272,7 @@ class Batch:
                 timed = recording.timings.get(arch, {}).get(kernel, {})
                 for key, fingerprint in fingerprints.items():
                     if key not in timed or timed[key].fingerprint != fingerprint:
-                        yield self._entry(arch, kernel, key), fingerprint
+                        yield self._entry(arch, kernel, key, recording.device), fingerprint
 
     def contents(self, positions: set[int]) -> dict[int, Content]:
         """The content of some recordings, in one pass over the batch."""
@@ -256,8 +301,7 @@ class Batch:
 
     def entry_digest(self, entry: int) -> str:
         """The digest of an entry in the database."""
-        arch, kernel, key = self.entries[entry]
-        return text_digest(f"{arch}\0{kernel}\0{key}")
+        return text_digest("\0".join(self._names(entry)))
 
     def votes_digest(self, votes: Mapping[int, int]) -> str:
         """The digest of a recording that holds these votes, config by entry."""

@@ -8,9 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db import queries, schema
+from tuning_registry.db import packing, queries, schema
 from tuning_registry.db.ingestion.batch import Batch
-from tuning_registry.db.ingestion.pending import KINDS, Environment, Pending
+from tuning_registry.db.ingestion.origins import insert_origins
+from tuning_registry.db.ingestion.pending import KINDS, Curated, Environment, Pending
 from tuning_registry.db.ingestion.plan import Files, IngestPlan
 from tuning_registry.db.writing import Writing
 from tuning_registry.formats.audits import without_audits
@@ -29,7 +30,7 @@ def write_headers(transaction: Writing, batch: Batch, plan: IngestPlan, now: str
     pending = batch.pending
     used = {p for files in (*plan.inserts.values(), *plan.completes.values()) for p in files.values()}
     used |= {one.position for one in plan.grows.values()} | plan.inserts.keys()
-    facts = _Facts(transaction, batch, [pending[position] for position in sorted(used)])
+    facts = _Facts(transaction, batch, [pending[position] for position in sorted(used)], now)
     new = _insert_recordings(transaction, pending, plan.inserts, facts, now)
     ids: dict[str, dict[int, int]] = {kind: {} for kind in KINDS}
     grown = {identity: dict.fromkeys(KINDS, one.position) for identity, one in plan.grows.items()}
@@ -41,6 +42,8 @@ def write_headers(transaction: Writing, batch: Batch, plan: IngestPlan, now: str
     for identity, one in plan.grows.items():
         record = pending[one.position]
         transaction.delete_replaced(identity, one.retracted, timings=one.replaces_timings)
+        if one.replaces_timings:
+            packing.take_out(transaction, [identity])
         _update(transaction, identity, {f"{kind}_digest": digest for kind, digest in record.digests.items()})
         _update(transaction, identity, facts.of(record))
     return ids
@@ -49,8 +52,10 @@ def write_headers(transaction: Writing, batch: Batch, plan: IngestPlan, now: str
 class _Facts:
     """The columns that state what a header states, for some recordings; equal facts share rows."""
 
-    def __init__(self, transaction: Writing, batch: Batch, pending: Sequence[Pending]) -> None:
-        self._environments = _insert_environments(transaction, batch, pending)
+    def __init__(self, transaction: Writing, batch: Batch, pending: Sequence[Pending], now: str) -> None:
+        self._environments = insert_environments(transaction, batch, pending)
+        origins = [one for one in map(_origin_of, pending) if one is not None]
+        self._origins = insert_origins(transaction, origins, self._environments, now)
         self._hardware = _insert_hardware(transaction, {record.header.hardware for record in pending})
         self._sources = _insert_sources(transaction, [record.header.sources for record in pending])
 
@@ -58,6 +63,7 @@ class _Facts:
         """The columns of one recording."""
         header = record.header
         extra = without_audits(header.extra)  # these have their own tables
+        origin = _origin_of(record)
         return {
             "environment_id": self._environments[record.environment],
             "world_size": header.world_size,
@@ -73,7 +79,16 @@ class _Facts:
             "source_set_id": self._sources.get(_digest_of(header.sources)),
             "hardware_id": self._hardware.get(header.hardware),
             "extra": dump_json(extra) if extra else None,
+            "origin_id": None if origin is None else self._origins[origin.digest],
         }
+
+
+def _origin_of(record: Pending) -> Curated | None:
+    """Whose file a recording was read from, without the file, so that the ranks of a run share a row."""
+    if record.origin is None:
+        return None
+    origin = dataclasses.replace(record.origin, file="")
+    return Curated("", origin, record.header.source or "", record.environment, (), "")
 
 
 def _update(transaction: Writing, identity: int, values: Mapping[str, Any]) -> None:
@@ -115,7 +130,9 @@ def _insert_runs(transaction: Writing, pending: Sequence[Pending]) -> dict[str, 
     return {**ids, **dict(zip(missing, new, strict=True))}
 
 
-def _insert_environments(transaction: Writing, batch: Batch, pending: Sequence[Pending]) -> dict[Environment, int]:
+def insert_environments(
+    transaction: Writing, batch: Batch, pending: Sequence[Pending | Curated]
+) -> dict[Environment, int]:
     """Ids of the environments of recordings; inserts those that are new, and the owners of their modules."""
     wanted = {record.environment.digest: record.environment for record in pending}
     rows = {digest: {"triton": e.triton, "packages": e.packages, "modules": e.modules} for digest, e in wanted.items()}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuning_registry.db.schema import NO_RANK
-from tuning_registry.model.canonical import text_digest
+from tuning_registry.model.canonical import dump_json, text_digest
+from tuning_registry.model.origins import Origin
 from tuning_registry.model.records import Header
 
 # What a recording may hold. Each kind has its own digest, and may arrive in its own file.
@@ -42,6 +43,7 @@ class Pending:
         vote_counts: Number of votes by architecture.
         timing_count: Number of candidates' timings.
         observation_count: Number of observations.
+        origin: Whose file it was, if another tool wrote it.
     """
 
     file: str
@@ -52,12 +54,45 @@ class Pending:
     vote_counts: Mapping[str, int]
     timing_count: int = 0
     observation_count: int = 0
+    origin: Origin | None = None
 
     @property
     def identity(self) -> tuple[str, int]:
         """Run and rank; NO_RANK if the rank is unknown."""
         assert self.header.run is not None
         return self.header.run, NO_RANK if self.header.rank is None else self.header.rank
+
+
+@dataclass(frozen=True, slots=True)
+class Curated:
+    """The choices of a file that somebody committed.
+
+    Attributes:
+        file: The file that they were read from.
+        origin: Whose file it is.
+        source: Free text about it.
+        environment: The software that it is for.
+        choices: Numbers of entry and config.
+        choices_digest: Digest of the choices, independent of how the file spells them.
+    """
+
+    file: str
+    origin: Origin
+    source: str
+    environment: Environment
+    choices: Sequence[tuple[int, int]]
+    choices_digest: str
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What two states of one file have in common."""
+        origin = self.origin
+        return origin.tool, origin.project, origin.version, self.source, origin.file, self.environment.digest
+
+    @property
+    def digest(self) -> str:
+        """Identity of this state of the file."""
+        return text_digest(dump_json([*self.place, self.choices_digest]))
 
 
 @dataclass(frozen=True, slots=True)

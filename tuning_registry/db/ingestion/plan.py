@@ -49,8 +49,8 @@ class IngestPlan:
         completes: Recordings that the database has: id -> the files of the content that it lacks.
         grows: Recordings that the database has in an earlier state, by id.
         supersedes: Ids of recordings that no longer count, because new ones take their place.
-        refused: Why files were left out.
-        withdrawn: Number of recordings left out because they, or their run, are withdrawn.
+        refused: Why files were left out, by position.
+        withdrawn: Positions of files left out because their recording, or its run, is withdrawn.
         already: Number of recordings that the database holds completely.
         same_content: Number of copies that count, by the name of the other run.
     """
@@ -59,8 +59,8 @@ class IngestPlan:
     completes: Mapping[int, Files]
     grows: Mapping[int, Growth] = field(default_factory=dict)
     supersedes: Sequence[int] = ()
-    refused: Sequence[RegistryError] = ()
-    withdrawn: int = 0
+    refused: Mapping[int, RegistryError] = field(default_factory=dict)
+    withdrawn: Sequence[int] = ()
     already: int = 0
     same_content: Mapping[str, int]
 

@@ -13,34 +13,51 @@ from tuning_registry.model.selection import Selection
 
 
 def shapes(selection: Selection) -> sa.Select[Any]:
-    """Which shape is each entry a spelling of? Columns: id, arch, kernel, lookup_key, module."""
-    query = sa.select(entries.c.id, entries.c.arch, entries.c.kernel, entries.c.lookup_key, entries.c.module)
+    """Which shape is each entry a spelling of? Columns: id, arch, kernel, lookup_key, module, device."""
+    shape = (entries.c.arch, entries.c.kernel, entries.c.lookup_key, entries.c.module, entries.c.device)
+    query = sa.select(entries.c.id, *shape)
+    if not selection.curated:
+        query = query.where(entries.c.is_recorded)
     chosen = entries_chosen(selection)
     return query if chosen is None else query.where(entries.c.id.in_(chosen))
 
 
 def kernels(arch: str) -> sa.Select[Any]:
-    """Which kernels have an entry on this architecture?"""
-    return sa.select(entries.c.kernel).where(entries.c.arch == arch).distinct().order_by(entries.c.kernel)
+    """Which recorded kernels have an entry on this architecture?"""
+    return (
+        sa.select(entries.c.kernel)
+        .where(entries.c.arch == arch, entries.c.is_recorded)
+        .distinct()
+        .order_by(entries.c.kernel)
+    )
 
 
 def with_many_keys(most: int) -> sa.Select[Any]:
-    """Which kernels have more keys than this? Columns: arch, kernel, number."""
+    """Which recorded kernels have more keys than this? Columns: arch, kernel, number."""
     number = sa.func.count()
-    groups = sa.select(entries.c.arch, entries.c.kernel, number.label("number")).group_by(
-        entries.c.arch, entries.c.kernel
+    groups = (
+        sa.select(entries.c.arch, entries.c.kernel, number.label("number"))
+        .where(entries.c.is_recorded)
+        .group_by(entries.c.arch, entries.c.kernel)
     )
     return groups.having(number > most).order_by(entries.c.arch, entries.c.kernel)
 
 
-def configs_of(arch: str, kernel: str, lookup_key: str | None) -> sa.Select[Any]:
-    """Which configs were chosen, timed or observed for this kernel, and on this key if one is given?"""
-    chosen = sa.select(entries.c.id).where(entries.c.arch == arch, entries.c.kernel == kernel)
-    if lookup_key is not None:
-        chosen = chosen.where(entries.c.lookup_key == lookup_key)
+def configs_chosen(arch: str, kernel: str, lookup_key: str | None) -> sa.Select[Any]:
+    """Which configs were chosen, timed or observed for this kernel, and on this key if one is given?
+
+    Without those that were timed and are in blocks.
+    """
+    chosen = ids_of(arch, kernel, lookup_key)
     seen = sa.union(*(sa.select(table.c.config_id).where(table.c.entry_id.in_(chosen))
                       for table in (votes, timings, observations)))  # fmt: skip
-    return sa.select(configs.c.text).where(configs.c.id.in_(seen)).order_by(configs.c.text)
+    return sa.select(configs.c.text).where(configs.c.id.in_(seen))
+
+
+def ids_of(arch: str, kernel: str, lookup_key: str | None) -> sa.Select[Any]:
+    """Which entries does this kernel have, on this key if one is given?"""
+    found = sa.select(entries.c.id).where(entries.c.arch == arch, entries.c.kernel == kernel)
+    return found if lookup_key is None else found.where(entries.c.lookup_key == lookup_key)
 
 
 def config_texts(config_ids: Collection[int]) -> sa.Select[Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import operator
 from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db.queries.selected import counting_recordings
+from tuning_registry.db.queries.selected import counting_recordings, current_origins
 from tuning_registry.db.schema import (
     CURRENT,
     NO_RANK,
@@ -21,8 +24,22 @@ from tuning_registry.model.selection import Selection
 
 
 def whose_recordings(selection: Selection) -> sa.Select[Any]:
-    """Which run and rank is each counting recording of? Columns: run, rank, id, environment id; sorted by them."""
+    """Which run and rank is each counting recording of? Columns: run, rank, id, environment id; sorted by them.
+
+    Curated choices that count as votes have the name and version of their project as run, and no rank.
+    """
     counting = counting_recordings(selection).subquery("counting")
+    if selection.curated:
+        found = current_origins(selection).subquery("found")
+        curated = sa.select(
+            _project_name(found).label("name"),
+            sa.literal(NO_RANK).label("rank"),
+            (-found.c.id).label("id"),
+            found.c.environment_id,
+        )
+        ranked = whose_recordings(dataclasses.replace(selection, curated=False)).order_by(None)
+        everyone = sa.union_all(ranked, curated).subquery("everyone")
+        return sa.select(everyone).order_by(everyone.c.name, everyone.c.rank, everyone.c.id)
     return (
         sa.select(recorded_runs.c.name, recordings.c.rank, recordings.c.id, recordings.c.environment_id)
         .join(counting, counting.c.id == recordings.c.id)
@@ -31,8 +48,19 @@ def whose_recordings(selection: Selection) -> sa.Select[Any]:
     )
 
 
+def _project_name(found: sa.FromClause) -> sa.ColumnElement[str]:
+    """How an origin is named: the project, or else the tool, with its version and source."""
+    project = sa.case((found.c.project != "", found.c.project), else_=found.c.tool)
+    more = (sa.case((part != "", sa.literal(" ") + part), else_="") for part in (found.c.version, found.c.source))
+    return functools.reduce(operator.add, more, project)
+
+
 def facts(selection: Selection) -> sa.Select[Any]:
     """What do the headers of the counting recordings state? Oldest ingest first."""
+    if selection.curated:
+        recorded = facts(dataclasses.replace(selection, curated=False)).order_by(None)
+        everyone = sa.union_all(recorded, _facts_of_origins(selection)).subquery("everyone")
+        return sa.select(everyone).order_by(everyone.c.id)
     counting = counting_recordings(selection).subquery("counting")
     return (
         sa.select(
@@ -51,6 +79,23 @@ def facts(selection: Selection) -> sa.Select[Any]:
         .join(environments, environments.c.id == recordings.c.environment_id)
         .order_by(recordings.c.id)
     )
+
+
+def _facts_of_origins(selection: Selection) -> sa.Select[Any]:
+    """What is known of the files whose curated choices count, in the columns of `facts`."""
+    found = current_origins(selection).subquery("found")
+    nothing = sa.cast(sa.null(), sa.Text)
+    return sa.select(
+        (-found.c.id).label("id"),
+        _project_name(found).label("run"),
+        sa.literal(NO_RANK).label("rank"),
+        found.c.source,
+        nothing.label("host"),
+        nothing.label("device_name"),
+        sa.cast(sa.null(), sa.Integer).label("multiprocessor_count"),
+        found.c.triton,
+        environments.c.packages,
+    ).join(environments, environments.c.id == found.c.environment_id)
 
 
 def hardware_of(selection: Selection) -> sa.Select[Any]:
@@ -157,6 +202,25 @@ def ranks_of(run_name: str) -> sa.Select[Any]:
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .where(recorded_runs.c.name == run_name, recordings.c.rank != NO_RANK, recordings.c.superseded_at == CURRENT)
     )
+
+
+def every_recording_of(run_name: str) -> sa.Select[Any]:
+    """Which recordings does a run have, whether they count or not? Columns: id, rank."""
+    return (
+        sa.select(recordings.c.id, recordings.c.rank)
+        .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
+        .where(recorded_runs.c.name == run_name)
+    )
+
+
+def ids_of_run(run_name: str) -> sa.Select[Any]:
+    """The ids of the recordings of a run, whether they count or not."""
+    return every_recording_of(run_name).with_only_columns(recordings.c.id)
+
+
+def rows_of_run(table: sa.Table, run_name: str) -> sa.Select[Any]:
+    """How many rows do the recordings of a run have in a table?"""
+    return sa.select(sa.func.count()).select_from(table).where(table.c.recording_id.in_(ids_of_run(run_name)))
 
 
 def of_all_runs() -> sa.Select[Any]:

@@ -6,22 +6,40 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuning_registry.db.schema import CURRENT, entries, environment_modules, environments, recorded_runs, recordings
+from tuning_registry.db.schema import (
+    CURRENT,
+    curated_choices,
+    entries,
+    environment_modules,
+    environments,
+    origins,
+    recorded_runs,
+    recordings,
+    votes,
+)
 from tuning_registry.model.globs import is_glob, kernel_regex
 from tuning_registry.model.selection import MISSING, Selection
 
 
 def entries_chosen(selection: Selection) -> sa.Select[Any] | None:
-    """Which entries have this architecture, kernel and key? None if the selection names none of them."""
-    query = sa.select(entries.c.id)
+    """Which entries have this architecture, kernel, key and device? None if the selection names none of them.
+
+    Leaves out entries that only curated choices name, unless these count: tens of thousands may be there.
+    """
+    conditions: list[sa.ColumnElement[bool]] = []
     if selection.arch is not None:
-        query = query.where(entries.c.arch == selection.arch)
-    if selection.kernel is not None:
-        query = query.where(_kernel_is(selection.kernel))
+        conditions.append(entries.c.arch == selection.arch)
+    if selection.device is not None:
+        conditions.append(entries.c.device == selection.device)
     if selection.lookup_keys:
-        query = query.where(entries.c.lookup_key.in_(selection.lookup_keys))
-    is_narrow = selection.arch is not None or selection.kernel is not None or selection.lookup_keys
-    return query if is_narrow else None
+        conditions.append(entries.c.lookup_key.in_(selection.lookup_keys))
+    if selection.kernel is not None:
+        conditions.append(_kernel_is(selection.kernel))
+    if not conditions:
+        return None
+    # SQLite tests them in this order, and a pattern costs a call into Python.
+    recorded = [] if selection.curated else [entries.c.is_recorded]
+    return sa.select(entries.c.id).where(*recorded, *conditions)
 
 
 def _kernel_is(kernel: str) -> sa.ColumnElement[bool]:
@@ -42,7 +60,7 @@ def _kernel_is(kernel: str) -> sa.ColumnElement[bool]:
 def counting_recordings(selection: Selection) -> sa.Select[Any]:
     """Which recordings count for this selection: current ones that are not withdrawn, nor is their run.
 
-    Columns: id, environment_id.
+    Curated choices that count as votes have the negative id of their origin. Columns: id, environment_id.
     """
     query = (
         sa.select(recordings.c.id, recordings.c.environment_id)
@@ -63,7 +81,38 @@ def counting_recordings(selection: Selection) -> sa.Select[Any]:
         query = query.join(environments, environments.c.id == recordings.c.environment_id).where(
             environments.c.triton == _version_asked(selection.triton)
         )
+    if selection.curated:
+        return sa.select(sa.union_all(query, _counting_origins(selection)).subquery("everything_counting"))
     return query
+
+
+def current_origins(selection: Selection) -> sa.Select[Any]:
+    """Which files of curated choices count for this selection? Columns of `origins`, and triton."""
+    query = (
+        sa.select(origins, environments.c.triton)
+        .join(environments, environments.c.id == origins.c.environment_id)
+        .where(origins.c.superseded_at == CURRENT, origins.c.choice_count > 0)
+    )
+    if selection.source is not None:
+        query = query.where(origins.c.source == selection.source)
+    if selection.triton is not None:
+        query = query.where(environments.c.triton == _version_asked(selection.triton))
+    return query
+
+
+def _counting_origins(selection: Selection) -> sa.Select[Any]:
+    found = current_origins(selection).subquery("counting_origins")
+    return sa.select((-found.c.id).label("id"), found.c.environment_id)
+
+
+def ballots(selection: Selection) -> sa.FromClause:
+    """The votes; with them the curated choices if these count. Columns: entry_id, config_id, recording_id."""
+    if not selection.curated:
+        return votes
+    cast = sa.select(votes.c.entry_id, votes.c.config_id, votes.c.recording_id)
+    chosen = curated_choices
+    as_votes = sa.select(chosen.c.entry_id, chosen.c.config_id, (-chosen.c.origin_id).label("recording_id"))
+    return sa.union_all(cast, as_votes).subquery("ballots")
 
 
 def environments_that_count(selection: Selection) -> sa.Select[Any]:

@@ -17,7 +17,12 @@ def ids_by_digest(table: sa.Table, digests: Iterable[str]) -> sa.Select[Any]:
 
 def counting_rows(table: sa.Table) -> sa.Select[int]:
     """How many rows does a table have from recordings that count: not superseded and not withdrawn?"""
-    left_out = (
+    return row_count(table).where(table.c.recording_id.not_in(not_counting()))
+
+
+def not_counting() -> sa.Select[Any]:
+    """Which recordings do not count, since they were superseded or withdrawn?"""
+    return (
         sa.select(recordings.c.id)
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .where(
@@ -26,7 +31,6 @@ def counting_rows(table: sa.Table) -> sa.Select[int]:
             | recorded_runs.c.withdrawn_at.is_not(None)
         )
     )
-    return row_count(table).where(table.c.recording_id.not_in(left_out))
 
 
 def row_count(table: sa.Table) -> sa.Select[int]:

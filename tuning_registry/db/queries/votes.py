@@ -7,18 +7,20 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from tuning_registry.db.queries.selected import counting_recordings, entries_chosen, of_packages
+from tuning_registry.db.queries.selected import ballots, counting_recordings, entries_chosen, of_packages
 from tuning_registry.db.schema import (
     candidate_sets,
     configs,
     entries,
     environment_modules,
     environments,
+    observations,
     recording_archs,
     recordings,
     votes,
 )
 from tuning_registry.model.packages import GROUP
+from tuning_registry.model.records import IN_SHARE
 from tuning_registry.model.selection import Selection
 
 _SHAPE: Final = ("arch", "kernel", "lookup_key", *GROUP)
@@ -86,11 +88,12 @@ def _per_config(selection: Selection, environment_ids: list[int]) -> sa.Subquery
 
 
 def _group_columns(owner: sa.FromClause) -> list[sa.ColumnElement[str]]:
-    """The version group, for a statement that joins `environments` and `owner`."""
+    """The version group, for a statement that joins `entries`, `environments` and `owner`."""
     return [
         environments.c.triton.label("triton"),
         sa.func.coalesce(owner.c.package, "").label("package"),
         sa.func.coalesce(owner.c.version, "").label("version"),
+        entries.c.device.label("device"),
     ]
 
 
@@ -105,23 +108,37 @@ def _with_owner(counted: sa.Subquery, owner: sa.Table) -> sa.Join:
 
 def tally(selection: Selection, environment_ids: list[int]) -> sa.Subquery:
     """How many votes does each config of each entry have in each environment? The only pass over all votes."""
-    columns = (votes.c.entry_id, votes.c.config_id)
+    cast = ballots(selection)
+    columns = (cast.c.entry_id, cast.c.config_id)
     measures = [sa.func.count().label("n")]
-    return _counted_by_environment(votes, columns, measures, selection, environment_ids).subquery("tally")
+    return _counted_by_environment(cast, columns, measures, selection, environment_ids).subquery("tally")
 
 
-def candidate_set_tally(selection: Selection, environment_ids: list[int]) -> sa.Select[Any]:
+def candidate_set_tally(selection: Selection, environment_ids: list[int], *, has_shares: bool) -> sa.Select[Any]:
     """How many recordings chose an entry's config from which set of candidates, and which of them is the newest?
 
     Columns: entry_id, fingerprint, environment_id, n, newest (recording id).
+
+    Args:
+        selection: Which recordings count.
+        environment_ids: Their environments.
+        has_shares: Whether ranks timed shares of the candidates. The set of a share says nothing about the kernel's.
     """
     columns = (candidate_sets.c.entry_id, candidate_sets.c.fingerprint)
     measures = [sa.func.count().label("n"), sa.func.max(candidate_sets.c.recording_id).label("newest")]
-    return _counted_by_environment(candidate_sets, columns, measures, selection, environment_ids)
+    query = _counted_by_environment(candidate_sets, columns, measures, selection, environment_ids)
+    if not has_shares:
+        return query
+    share = sa.exists().where(
+        observations.c.recording_id == candidate_sets.c.recording_id,
+        observations.c.entry_id == candidate_sets.c.entry_id,
+        observations.c.reason == IN_SHARE,
+    )
+    return query.where(~share)
 
 
 def _counted_by_environment(
-    table: sa.Table,
+    table: sa.FromClause,
     columns: tuple[sa.ColumnElement[Any], ...],
     measures: list[sa.Label[int]],
     selection: Selection,
@@ -134,7 +151,7 @@ def _counted_by_environment(
     need a join with their recordings.
     """
     counting = counting_recordings(selection).subquery("counting")
-    if len(environment_ids) == 1:
+    if len(environment_ids) == 1 and not selection.curated:
         others = sa.select(recordings.c.id).where(recordings.c.id.not_in(sa.select(counting.c.id)))
         environment = sa.literal(environment_ids[0], sa.BigInteger).label("environment_id")
         query = (
@@ -153,10 +170,11 @@ def _counted_by_environment(
 def voters_by_kernel(selection: Selection) -> sa.Select[Any]:
     """How many counting recordings have a vote on each kernel? Columns: arch, kernel, ranks."""
     counting = counting_recordings(selection).subquery("counting")
+    cast = ballots(selection)
     voters = (
-        sa.select(entries.c.arch, entries.c.kernel, votes.c.recording_id)
+        sa.select(entries.c.arch, entries.c.kernel, cast.c.recording_id)
         .select_from(
-            votes.join(counting, counting.c.id == votes.c.recording_id).join(entries, entries.c.id == votes.c.entry_id)
+            cast.join(counting, counting.c.id == cast.c.recording_id).join(entries, entries.c.id == cast.c.entry_id)
         )
         .distinct()
     )
@@ -165,29 +183,22 @@ def voters_by_kernel(selection: Selection) -> sa.Select[Any]:
         owned = (owner.c.environment_id == counting.c.environment_id) & (owner.c.module == entries.c.module)
         voters = voters.outerjoin(owner, owned).where(*of_packages(selection))
     chosen = entries_chosen(selection)
-    found = (voters if chosen is None else voters.where(votes.c.entry_id.in_(chosen))).subquery("voters")
+    found = (voters if chosen is None else voters.where(cast.c.entry_id.in_(chosen))).subquery("voters")
     return sa.select(found.c.arch, found.c.kernel, sa.func.count().label("ranks")).group_by(
         found.c.arch, found.c.kernel
     )
 
 
-def who_voted(entry_ids: Iterable[int]) -> sa.Select[Any]:
+def who_voted(selection: Selection, entry_ids: Iterable[int]) -> sa.Select[Any]:
     """Which recordings chose which config of these entries, whether they count or not?
 
-    Columns: entry_id, config_id, recording ids as one text, since there may be millions. They are grouped as the table
-    is sorted, so that no database sorts.
+    Of the selection, only whether curated choices count as votes is used. Columns: entry_id, config_id, recording ids
+    as one text, since there may be millions. They are grouped as the table is sorted, so that no database sorts.
     """
-    choice = (votes.c.entry_id, votes.c.config_id)
-    ids = sa.func.aggregate_strings(sa.cast(votes.c.recording_id, sa.Text), ",")
-    return sa.select(*choice, ids).where(votes.c.entry_id.in_(list(entry_ids))).group_by(*choice)
-
-
-def cast_on(entry_id: int) -> sa.Select[Any]:
-    """Which recording chose which config of this entry, whether it counts or not? Columns: config_id, recording_id.
-
-    Not joined with the recordings: the caller knows which ones count, and half a million rows are faster without.
-    """
-    return sa.select(votes.c.config_id, votes.c.recording_id).where(votes.c.entry_id == entry_id)
+    cast = ballots(selection)
+    choice = (cast.c.entry_id, cast.c.config_id)
+    ids = sa.func.aggregate_strings(sa.cast(cast.c.recording_id, sa.Text), ",")
+    return sa.select(*choice, ids).where(cast.c.entry_id.in_(list(entry_ids))).group_by(*choice)
 
 
 def contributing(selection: Selection) -> sa.Select[Any]:

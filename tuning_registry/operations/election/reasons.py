@@ -38,7 +38,7 @@ def why_elected(entry: Winner, overrides: Overrides, policy: str, times: ByConfi
     ]
     reason = _by_votes(entry, [choice for choice in entry.choices if bans[choice.config] is None])
     reason = f"first that is not banned ({'; '.join(skipped)}): {reason}" if skipped else reason
-    return reason if policy == Policy.MAJORITY else f"{reason} (no timings from which {policy} could decide)"
+    return reason if policy == Policy.MAJORITY else f"{reason} (too few timings to decide by {policy})"
 
 
 def why_left_out(entry: EntryVotes, overrides: Overrides) -> str:
@@ -72,12 +72,12 @@ def what_bans_leave(entry: EntryVotes, overrides: Overrides, times: ByConfig, wi
     """
     banned = overrides.banned(entry.arch, entry.kernel, entry.key)
     if wider is not None and wider not in banned:
-        return Left(f"launches fall to a wider entry of the table: {printable(short_config(wider))}", is_nothing=False)
+        return Left(f"launches use a wider entry of the table: {printable(short_config(wider))}", is_nothing=False)
     others = [config for config in times if config not in banned]
     if others:
         left = count_of(len(others), "other recorded config")
-        return Left(f"launches fall to the runtime's fallback, to which bans leave {left}", is_nothing=False)
-    text = "bans leave none of its recorded configs, so launches fail if the kernel has no other candidate"
+        return Left(f"launches use the job's fallback, for which bans leave {left}", is_nothing=False)
+    text = "every recorded config is banned, so launches fail if the kernel has no other candidate"
     return Left(text, is_nothing=True)
 
 

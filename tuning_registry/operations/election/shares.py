@@ -12,7 +12,7 @@ from tuning_registry.db import queries
 from tuning_registry.errors import FormatError, printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import load_config
-from tuning_registry.model.names import lookup_key
+from tuning_registry.model.names import lookup_key, top_module
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import MISSING
 from tuning_registry.model.shares import EXTRA, decode_candidates
@@ -73,6 +73,8 @@ class _Stated:
 class Shares:
     """The entries of a selection that were timed in shares. Data is read when it is first needed.
 
+    A rank states the candidates of an entry before it times them. If it dies then, nobody may have timed any.
+
     Args:
         votes: The votes and timings.
     """
@@ -94,11 +96,8 @@ class Shares:
             except FormatError:
                 continue  # of a later version
             for (arch, kernel, key), candidates in entries.items():
-                ids = votes.spellings.get((arch, kernel, lookup_key(key)))
-                if not ids:
-                    continue  # filtered out
-                shape = votes.shape_in(ids[0], environment)
-                if not _passes(shape, votes.selection.packages):
+                shape = votes.shape_at(arch, kernel, lookup_key(key), top_module(kernel), "", environment)
+                if not votes.selection.covers(arch, kernel) or not _passes(shape, votes.selection.packages):
                     continue
                 one = found.setdefault(shape, _Stated(key))
                 one.key = min(one.key, key)
@@ -116,7 +115,7 @@ class Shares:
     def entry(self, shape: Shape) -> SharedEntry:
         """What was timed of an entry."""
         one = self._stated[shape]
-        timed = {text: len(by_rank) for text, by_rank in self._votes.timings_by_config(shape).items()}
+        timed = self._votes.timed_by(shape)
         counts = [timed.get(text, 0) for text in one.candidates]
         return SharedEntry(
             arch=shape[0], kernel=shape[1], key=one.key, triton=shape[3], candidates=len(one.candidates),

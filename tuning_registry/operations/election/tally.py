@@ -13,6 +13,7 @@ from tuning_registry.errors import SelectionError, printable
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.names import lookup_key
+from tuning_registry.model.packages import GROUP
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.election.voters import Voters
@@ -36,7 +37,8 @@ class ConfigVotes:
         config: Canonical text.
         count: Votes for it.
         config_id: Its id in the database; None if it was pinned and never chosen.
-        voters: Ranks that chose it, by run; None if they were not read.
+        voters: Ranks that chose it, by run; None if they were not read. The name of a project whose curated choices
+            count has no ranks.
         recordings: Ids of their recordings.
     """
 
@@ -72,6 +74,7 @@ class EntryVotes(Result):
         triton: Triton version of these votes; empty if unknown.
         package: Distribution that owns the kernel; empty if unknown.
         version: Version of that distribution; empty if unknown.
+        device: The device that these votes are for; empty unless their source is per device.
         choices: Its configs.
         votes: Votes on the entry.
         config_count: Number of configs that have votes.
@@ -87,6 +90,7 @@ class EntryVotes(Result):
     triton: str = ""
     package: str = ""
     version: str = ""
+    device: str = ""
     choices: tuple[ConfigVotes, ...] = ()
     votes: int = 0
     config_count: int = 0
@@ -100,9 +104,9 @@ class EntryVotes(Result):
         return (self.arch, self.kernel, lookup_key(self.key), *self.group)
 
     @property
-    def group(self) -> tuple[str, str, str]:
+    def group(self) -> tuple[str, str, str, str]:
         """The version group: votes of two groups never mix."""
-        return self.triton, self.package, self.version
+        return self.triton, self.package, self.version, self.device
 
     def head(self) -> dict[str, Any]:
         """The fields that name the entry."""
@@ -110,7 +114,7 @@ class EntryVotes(Result):
 
     def versions(self) -> dict[str, str]:
         """The fields of the version group."""
-        return {"triton": self.triton, "package": self.package, "version": self.version}
+        return dict(zip(GROUP, self.group, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """The entry as JSON holds it, with every config."""
@@ -264,7 +268,7 @@ def _by_entry(rows: Iterable[Row]) -> Iterable[dict[str, Any]]:
         first = members[0]
         votes = int(first["votes"])
         yield {
-            **{name: first[name] for name in ("arch", "kernel", "key", "triton", "package", "version")},
+            **{name: first[name] for name in ("arch", "kernel", "key", *GROUP)},
             "choices": tuple(
                 ConfigVotes(config=row["config"], count=int(row["votes"]), config_id=row["config_id"])
                 for row in members

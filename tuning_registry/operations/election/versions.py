@@ -48,8 +48,8 @@ def _refuse_several(what: str, flag: str, versions: dict[str, Counter[str]]) -> 
             shown = list_some([f"{version} ({count_of(n, 'vote')})" for version, n in sorted(counted.items())], shown=3)
             lists.append(f"{name} {shown}".lstrip())
         raise SelectionError(
-            f"the votes come from several {what} versions: {list_some(lists, '; ', shown=1)}. Nothing was written. Choose "
-            f"one with {flag}, --run or --source"
+            f"the votes come from several {what} versions: {list_some(lists, '; ', shown=1)}. Choose one with "
+            f"{flag}, --run or --source"
         )
 
 

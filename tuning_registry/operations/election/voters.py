@@ -8,6 +8,7 @@ from typing import Any
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import in_chunks
+from tuning_registry.db.schema import NO_RANK
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, by_environment
 
 
@@ -27,7 +28,7 @@ class Voters:
         self._chosen: dict[tuple[Any, ...], array[int]] = {}
         environments = {recording: environment for _, _, recording, environment in counting}
         for part in in_chunks(votes.entry_ids(shapes)):
-            for entry, config, text in reading.bulk(queries.votes.who_voted(part)):
+            for entry, config, text in reading.bulk(queries.votes.who_voted(votes.selection, part)):
                 ids = array("q", map(int, text.split(",")))
                 for environment, these in by_environment(ids, list(map(environments.get, ids))).items():
                     shape = votes.shape_in(entry, environment)
@@ -38,9 +39,9 @@ class Voters:
         return self._chosen.get((*shape, config_id), ())
 
     def ranks_by_run(self, shape: Shape, config_id: int | None) -> dict[str, list[int]]:
-        """Their ranks by run, both sorted."""
+        """Their ranks by run, both sorted; a project whose curated choices count has no ranks."""
         runs: dict[str, list[int]] = {}
         for recording in sorted(self.recordings(shape, config_id), key=self._order.__getitem__):
             run, rank = self._whose[recording]
-            runs.setdefault(run, []).append(rank)
+            runs.setdefault(run, []).extend([] if rank == NO_RANK else [rank])
         return runs

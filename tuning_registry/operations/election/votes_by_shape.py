@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.model.audits import AuditedEntry, packed_configs, unpack_results
-from tuning_registry.model.records import Times
+from tuning_registry.model.packed_times import unpack_ids
 from tuning_registry.model.selection import Selection
-from tuning_registry.rules.evidence import median_over_ranks
+from tuning_registry.operations.election.timings import Measured, Sample, Timings
+from tuning_registry.rules.evidence import ByConfig, median_over_ranks
 
 T = TypeVar("T")
-# Arch, kernel, lookup key, and the version group: Triton, package, its version. The spellings of an entry have one
-# shape in every version group, and votes of two shapes never mix.
-Shape = tuple[str, str, str, str, str, str]
-# {config id: {recording id: (median, p20, p80) in ms, None if the candidate failed}}
-Measured = dict[int, dict[int, Times | None]]
+# Arch, kernel, lookup key, and the version group: Triton, package, its version, device. The spellings of an entry have
+# one shape in every version group, and votes of two shapes never mix.
+Shape = tuple[str, str, str, str, str, str, str]
 
 
 def shape_of(row: Row) -> Shape:
     """The shape of a row of `queries.votes.choices`."""
-    return (row["arch"], row["kernel"], row["lookup_key"], row["triton"], row["package"], row["version"])
+    group = (row["triton"], row["package"], row["version"], row["device"])
+    return (row["arch"], row["kernel"], row["lookup_key"], *group)
 
 
 def by_environment(items: Sequence[T], environments: Sequence[int | None]) -> dict[int, Sequence[T]]:
@@ -35,6 +37,23 @@ def by_environment(items: Sequence[T], environments: Sequence[int | None]) -> di
         one: [item for item, its in zip(items, environments, strict=True) if its == one]
         for one in found if one is not None
     }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The timings of one shape, by canonical text.
+
+    Attributes:
+        times: Those of all recordings that count, or of a sample.
+        more: The same object, or with further recordings if it is a sample.
+        sample: The sample.
+        compacted: Whether some times have no percentiles, since a run was compacted.
+    """
+
+    times: ByConfig
+    more: ByConfig
+    sample: Sample | None
+    compacted: bool
 
 
 class VotesByShape:
@@ -52,6 +71,7 @@ class VotesByShape:
         self.audited_keys: dict[Shape, str] = {}  # of `audits`: the smallest spelling of the key
         self._medians: dict[Shape, Mapping[str, float]] = {}
         self._recordings: dict[frozenset[int], set[int]] = {}  # by environments
+        self.timed = Timings(reading, selection)
 
     @cached_property
     def environments(self) -> dict[int, int]:
@@ -73,8 +93,8 @@ class VotesByShape:
         return self.reading.rows(queries.votes.winners(self.selection, self.environment_ids))
 
     @cached_property
-    def _keys(self) -> dict[int, tuple[str, str, str, str]]:
-        """Arch, kernel, lookup key and top-level module of each entry."""
+    def _keys(self) -> dict[int, tuple[str, str, str, str, str]]:
+        """Arch, kernel, lookup key, top-level module and device of each entry."""
         return {row[0]: tuple(row[1:]) for row in self.reading.bulk(queries.entries.shapes(self.selection))}
 
     @cached_property
@@ -97,44 +117,63 @@ class VotesByShape:
 
     def shape_in(self, entry_id: int, environment_id: int) -> Shape:
         """The shape of an entry as recorded in an environment."""
-        arch, kernel, key, module = self._keys[entry_id]
+        return self.shape_at(*self._keys[entry_id], environment_id)
+
+    def shape_at(self, arch: str, kernel: str, key: str, module: str, device: str, environment_id: int) -> Shape:
+        """The shape of a lookup key of a kernel in a top-level module, as recorded in an environment."""
         triton, owners = self._groups
         package, version = owners.get((environment_id, module), ("", ""))
-        return (arch, kernel, key, triton[environment_id], package, version)
+        return (arch, kernel, key, triton[environment_id], package, version, device)
 
     def entry_ids(self, shapes: Iterable[Shape]) -> list[int]:
         """Ids of the entries that are spellings of these shapes, sorted."""
         keys = {shape[:3] for shape in shapes}
         return sorted(entry_id for key in keys for entry_id in self.spellings.get(key, ()))
 
-    def timings(self, shape: Shape, config_ids: Collection[int] | None = None) -> Measured:
-        """The timings of one shape, by config id.
+    def _counts(self, shape: Shape) -> dict[int, AbstractSet[int]]:
+        """The spellings of a shape, with the recordings that count and were made in its version group."""
+        return {
+            entry: self._counting_in(
+                frozenset(one for one in self.environment_ids if self.shape_in(entry, one) == shape)
+            )
+            for entry in self.spellings.get(shape[:3], [])
+        }
+
+    def was_timed(self, shape: Shape) -> bool:
+        """Whether any recording that counts has timed a shape."""
+        return bool(self.timed.numbers(self._counts(shape)))
+
+    def timings_by_config(self, shape: Shape, *, percentiles: bool = True) -> ByConfig:
+        """The timings of one shape, by canonical text: `{text: {recording id: (median, p20, p80) in ms}}`.
+
+        If very many recordings have timed the shape, those of a sample (`timed.sample`).
 
         Args:
             shape: The shape.
-            config_ids: Read only these configs; by default all that were timed.
+            percentiles: Whether the percentiles are needed; they may be NaN otherwise.
         """
-        entry_ids = self.spellings.get(shape[:3], [])
-        belongs: dict[tuple[int, int], bool] = {}
-        measured: Measured = {}
-        rows = self.reading.bulk(queries.timings.of_entries(entry_ids, config_ids))
-        for entry, config, recording, median, p20, p80 in rows:
-            environment = self.environments.get(recording)
-            if environment is None:
-                continue  # superseded, withdrawn, or filtered out
-            here = belongs.get((entry, environment))
-            if here is None:
-                here = belongs[entry, environment] = self.shape_in(entry, environment) == shape
-            if here:
-                times = None if median is None or p20 is None or p80 is None else (median, p20, p80)
-                measured.setdefault(config, {})[recording] = times
-        return measured
+        return self._by_text(self.timed.measured(self._counts(shape), percentiles=percentiles))
 
-    def timings_by_config(self, shape: Shape) -> dict[str, dict[int, Times | None]]:
-        """The timings of one shape, by canonical text: `{text: {recording id: (median, p20, p80) in ms}}`."""
-        measured = self.timings(shape)
+    def timings_with(self, shape: Shape, groups: Sequence[Sequence[int]]) -> Timed:
+        """The timings of one shape, and the same with those of further recordings.
+
+        Args:
+            shape: The shape.
+            groups: Recordings whose timings are also read if the others are a sample; of each group, up to 256.
+        """
+        measured, more, sample = self.timed.measured_with(self._counts(shape), groups)
+        times = self._by_text(measured)
+        return Timed(times, times if more is measured else self._by_text(more), sample, self.timed.compacted)
+
+    def _by_text(self, measured: Measured) -> ByConfig:
         texts = self.config_texts(list(measured))
         return {texts[config]: by_rank for config, by_rank in measured.items()}
+
+    def timed_by(self, shape: Shape) -> dict[str, int]:
+        """How many recordings have timed each config of one shape, by canonical text."""
+        numbers = self.timed.numbers(self._counts(shape))
+        texts = self.config_texts(list(numbers))
+        return {texts[config]: number for config, number in numbers.items()}
 
     def medians(self, shape: Shape) -> Mapping[str, float]:
         """The median over ranks of each config's median in ms, by canonical text; infinite if it failed on most.
@@ -142,13 +181,7 @@ class VotesByShape:
         As `rules.evidence.median_of_medians` of `timings_by_config`, in half of the time.
         """
         if shape not in self._medians:
-            by_config: dict[int, list[float | None]] = {}
-            for entry in self.spellings.get(shape[:3], []):
-                counts = self._counting_in(frozenset(one for one in self.environment_ids
-                                                     if self.shape_in(entry, one) == shape))  # fmt: skip
-                for config, recording, median in self.reading.bulk(queries.timings.every_median_on(entry)):
-                    if recording in counts:
-                        by_config.setdefault(config, []).append(median)
+            by_config = self.timed.medians(self._counts(shape))
             texts = self.config_texts(list(by_config))
             self._medians[shape] = {texts[config]: median_over_ranks(medians) for config, medians in by_config.items()}
         return self._medians[shape]
@@ -198,11 +231,29 @@ class VotesByShape:
         The newest recording is the last one ingested among those that count and state from which candidates the
         entry was chosen. Recordings that do not state it are neither old nor new.
         """
-        query = queries.votes.candidate_set_tally(self.selection, self.environment_ids)
+        has_shares = bool(self.reading.scalars(queries.observations.of_shares(self.selection)))
+        query = queries.votes.candidate_set_tally(self.selection, self.environment_ids, has_shares=has_shares)
         sets: dict[Shape, dict[str, tuple[int, int]]] = {}  # fingerprint -> newest recording, how many
         for row in self.reading.rows(query):
             known = sets.setdefault(self.shape_in(row["entry_id"], row["environment_id"]), {})
             newest, count = known.get(row["fingerprint"], (0, 0))
             known[row["fingerprint"]] = (max(newest, row["newest"]), count + row["n"])
+        for shape, fingerprint, recordings in self._sets_in_blocks():
+            known = sets.setdefault(shape, {})
+            newest, count = known.get(fingerprint, (0, 0))
+            known[fingerprint] = (max(newest, *recordings), count + len(recordings))
         older = {shape: sum(n for _, n in known.values()) - max(known.values())[1] for shape, known in sets.items()}
         return {shape: count for shape, count in older.items() if count}
+
+    def _sets_in_blocks(self) -> Iterator[tuple[Shape, str, Sequence[int]]]:
+        """Shape, fingerprint and recordings of the candidate sets in blocks, as far as they count."""
+        found: dict[tuple[int, int, bytes], Mapping[int, Sequence[int]]] = {}
+        for entry, fingerprint, first, count, packed in self.reading.bulk(queries.timings.set_blocks_on(None)):
+            if entry not in self._keys:
+                continue  # filtered out
+            key = (first, count, packed)
+            if key not in found:
+                ids = unpack_ids(first, count, packed)
+                found[key] = by_environment(ids, list(map(self.environments.get, ids)))
+            for environment, recordings in found[key].items():
+                yield self.shape_in(entry, environment), fingerprint, recordings

@@ -115,10 +115,10 @@ def elect_entries(
         in_shares = policy is Policy.MINIMAX and entry.shape in shares  # only this policy compares within a rank
         winner, was_decided = _elect_one(entry, overrides, policy, ties, votes, same_bits, in_shares=in_shares)
         undecided += not was_decided
-        if winner is None:
-            left_out.append(entry)
-        else:
+        if winner is not None:
             elected.append(winner)
+        elif entry.choices or votes.medians(entry.shape):  # else ranks died before they timed any candidate
+            left_out.append(entry)
     entries = _with_pins(elected, left_out, overrides)
     return Election(
         entries=entries, left_out=left_out, undecided=undecided, overrides=overrides, votes=votes, shares=shares
@@ -143,7 +143,7 @@ def _elect_one(
         return _with_winner(entry, pin.config, allowed, PINNED), True
     held = None if same_bits is None else same_bits.config_of(entry)
     if same_bits is not None and held is not None and held not in banned:
-        times = votes.timings_by_config(entry.shape)
+        times = votes.timings_by_config(entry.shape, percentiles=False)
         same = same_bits.allowed(entry, held, votes)
         config = elect(policy, times, {one for one in times if one in banned or one not in same}, in_shares=in_shares)
         same_bits.kept += config in {None, held} and elect(policy, times, banned, in_shares=in_shares) not in {
@@ -176,7 +176,7 @@ def _by_time(
     if policy is Policy.FASTEST:
         return fastest(votes.medians(entry.shape), banned)
     if policy is Policy.MINIMAX:
-        return elect(policy, votes.timings_by_config(entry.shape), banned, in_shares=in_shares)
+        return elect(policy, votes.timings_by_config(entry.shape, percentiles=False), banned, in_shares=in_shares)
     return None
 
 
@@ -198,7 +198,15 @@ def _with_shared(entries: Sequence[EntryVotes], shares: Shares) -> list[EntryVot
     """The entries that have votes, and those without that ranks timed in shares."""
     voted = {entry.shape for entry in entries}
     added = [
-        EntryVotes(arch=shape[0], kernel=shape[1], key=key, triton=shape[3], package=shape[4], version=shape[5])
+        EntryVotes(
+            arch=shape[0],
+            kernel=shape[1],
+            key=key,
+            triton=shape[3],
+            package=shape[4],
+            version=shape[5],
+            device=shape[6],
+        )
         for shape, key in shares
         if shape not in voted
     ]

@@ -61,6 +61,28 @@ class Attribution:
         header, is_named = self._with_run(recording, header, prefix, rank)
         return (header, is_named) if options.as_run is None else (replace(header, run=options.as_run), True)
 
+    def header_of_tool(self, recording: Recording) -> tuple[Header, bool]:
+        """The header of a recording that another tool wrote, and whether the run's name was given.
+
+        Without a rank it is not part of a run: a run's name is then derived for its timings. The version of the project
+        that ships the file is one of its packages.
+
+        Raises:
+            ConflictError: An option contradicts the recording.
+        """
+        options, file, origin = self._options, Path(recording.file), recording.origin
+        assert origin is not None
+        header = merge_stated(file, recording.header, options)
+        if origin.project and origin.version:
+            header = replace(header, packages={**header.packages, origin.project: origin.version})
+        run = None if header.rank is None else options.as_run or header.run
+        if run is not None:
+            check_run_name(file, run)
+            return replace(header, run=run), True
+        place = self._folders.setdefault(file.resolve().parent, len(self._folders) + 1)
+        run = numbered_run(origin.tool, place) if options.number_files else derived_run(origin.tool, file)
+        return replace(header, run=run), options.number_files
+
     def _with_run(self, recording: Recording, header: Header, prefix: str, rank: int | None) -> tuple[Header, bool]:
         """The header with the name of its run, and whether that name was given."""
         file = Path(recording.file)

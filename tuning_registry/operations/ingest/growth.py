@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -14,9 +15,11 @@ from tuning_registry.db import queries, schema
 from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.ingestion.pending import Content, Pending
 from tuning_registry.db.ingestion.plan import Growth
-from tuning_registry.db.reading import Reading, Row
+from tuning_registry.db.reading import Reading, Row, in_chunks
+from tuning_registry.db.timing_blocks import StoredBlock
 from tuning_registry.model.canonical import text_digest
-from tuning_registry.model.records import TWO_SOURCES, unpack_times
+from tuning_registry.model.packed_times import unpack_ids
+from tuning_registry.model.records import TWO_SOURCES, Times, unpack_times
 
 
 class StoredState:
@@ -54,7 +57,7 @@ class StoredState:
         self._votes = held - self._doubted.keys()
         self._retracted = held & self._doubted.keys()
         firsts = [(entry, timed.configs[0]) for entry, (timed, _) in content.timings.items() if timed.configs]
-        self._timings = self._held(queries.contents.timings_held, firsts)
+        self._timings = self._held(queries.contents.timings_held, firsts) | self._timed_in_blocks(firsts)
         self._sets = self._held_sets()
 
     def growth(self) -> Growth | None:
@@ -112,17 +115,52 @@ class StoredState:
             for timed, packed in [self._content.timings[entry]]
             for config, times in zip(timed.configs, unpack_times(packed), strict=True)
         }
-        rows = self._rows(queries.contents.timings_held, stated)
+        rows = [*self._rows(queries.contents.timings_held, stated), *self._rows_in_blocks(entries)]
         numbers = {identity: number for number, identity in self._config_ids.items()}
         found = {
-            (self._numbers[row["entry_id"]], numbers[row["config_id"]]): (
+            (self._numbers[row["entry_id"]], numbers.get(row["config_id"])): (
                 row["median_ms"],
                 row["p20_ms"],
                 row["p80_ms"],
             )
             for row in rows
         }
-        return found == {place: times or (None,) * 3 for place, times in stated.items()}
+        return found.keys() == stated.keys() and all(_are_same(found[place], times) for place, times in stated.items())
+
+    def _timed_in_blocks(self, firsts: Iterable[tuple[int, int]]) -> AbstractSet[int]:
+        """Entries of those pairs, of entry and config, whose timings by the recording are in a block."""
+        configs = {self._entry_ids[e]: self._config_ids.get(c) for e, c in firsts if e in self._entry_ids}
+        blocks = self._blocks(configs.keys())
+        return {self._numbers[one.entry_id] for one in blocks if configs[one.entry_id] in one.configs}
+
+    def _rows_in_blocks(self, entries: AbstractSet[int]) -> Iterator[Row]:
+        """The timings of these entries by the recording that are in blocks, as rows of `timings`."""
+        ids = {self._entry_ids[entry] for entry in entries if entry in self._entry_ids}
+        for block in self._blocks(ids, "medians", "percentiles"):
+            place = block.recordings.index(self._old["id"])
+            for number, config in enumerate(block.configs):
+                (times,) = block.times(number, [place])
+                figures = zip(("median_ms", "p20_ms", "p80_ms"), times or (None,) * 3, strict=True)
+                yield {"entry_id": block.entry_id, "config_id": config, **dict(figures)}
+
+    def _blocks(self, entry_ids: AbstractSet[int], *columns: str) -> Iterator[StoredBlock]:
+        """The blocks on these entries that hold timings of the recording."""
+        for part in in_chunks(sorted(entry_ids)):
+            for row in self._transaction.bulk(queries.timings.blocks_of(self._old["id"], part, *columns)):
+                block = StoredBlock(row)
+                if self._old["id"] in block.recordings:
+                    yield block
+
+    def _sets_in_blocks(self) -> AbstractSet[tuple[int, str]]:
+        stated = self._content.candidate_sets
+        return {
+            (self._numbers[entry], fingerprint)
+            for part in in_chunks(sorted({self._entry_ids[e] for e, _ in stated if e in self._entry_ids}))
+            for entry, fingerprint, *packed in self._transaction.bulk(
+                queries.timings.set_blocks_of(self._old["id"], part)
+            )
+            if (self._numbers[entry], fingerprint) in stated and self._old["id"] in unpack_ids(*packed)
+        }
 
     def _observations_are_kept(self) -> bool:
         """Whether each stored observation is in the file, or has become a vote."""
@@ -175,12 +213,21 @@ class StoredState:
         stated = [(self._entry_ids[e], text) for e, text in self._content.candidate_sets if e in self._entry_ids]
         build = functools.partial(queries.contents.sets_held, self._old["id"])
         rows = self._transaction.chunked(build, sorted(stated), 2)
-        return {(self._numbers[row["entry_id"]], row["fingerprint"]) for row in rows}
+        found = {(self._numbers[row["entry_id"]], row["fingerprint"]) for row in rows}
+        return found | self._sets_in_blocks()
 
     def _voted_on(self, entries: Sequence[int]) -> set[int]:
         ids = [self._entry_ids[entry] for entry in entries if entry in self._entry_ids]
         build = functools.partial(queries.contents.votes_on, self._old["id"])
         return {self._numbers[row["entry_id"]] for row in self._transaction.chunked(build, ids)}
+
+
+def _are_same(stored: tuple[float | None, float | None, float | None], times: Times | None) -> bool:
+    """Whether stored times are those of a file; percentiles that a compaction dropped are NaN and may be any."""
+    median, p20, _ = stored
+    return stored == (times or (None,) * 3) or (
+        times is not None and median == times[0] and p20 is not None and math.isnan(p20)
+    )
 
 
 def _facts_grew(old: Row, record: Pending) -> bool:

@@ -1,4 +1,4 @@
-"""What an ingest warns of: votes on different code, kernels with too many keys, configs that differ in spelling alone."""
+"""What an ingest warns of: different code, too many keys, configs and names that look alike."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def find_many_keys(store: Store) -> list[tuple[str, str, int]]:
     with store.reading() as reading:
         rows = reading.rows(queries.entries.with_many_keys(MANY_KEYS))
     return [(row["arch"], row["kernel"], int(row["number"])) for row in rows]
+
+
+def find_look_alikes(batch: Batch) -> list[str]:
+    """Kernels of the batch whose names have characters outside ASCII: other names may look the same."""
+    return sorted({kernel for _, kernel, _ in batch.entries if not kernel.isascii()})
 
 
 def find_spellings(batch: Batch) -> list[tuple[str, ...]]:

@@ -17,7 +17,9 @@ class IngestOptions:
     Attributes:
         run: Name of the run, for recordings that do not state one.
         rank: Rank, for one file whose name and content do not state it.
-        arch: Architecture, for a Triton cache folder that does not state it.
+        arch: Architecture, for a Triton cache or a file of another tool that does not state it.
+        device: Device, for a file of another tool that does not state it.
+        format: Name of the format of all files (`registry formats`); by default each is found by its content.
         triton: Triton version, for recordings that do not state it.
         packages: Version by distribution, for recordings that do not state it.
         source: Free text, for recordings that do not state it.
@@ -38,6 +40,8 @@ class IngestOptions:
     keep_going: bool = False
     number_files: bool = False
     as_run: str | None = None
+    device: str | None = None
+    format: str | None = None
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value that no recording could state."""
@@ -46,8 +50,10 @@ class IngestOptions:
                 "--run and --as-run cannot be combined: --run applies to recordings that state no run, --as-run to all of them"
             )
         try:
-            if self.arch is not None and not check_text(self.arch, ("arch",)):
-                raise FormatError("an empty name", ("arch",))
+            for name in ("arch", "device", "format"):
+                value = getattr(self, name)
+                if value is not None and not check_text(value, (name,)):
+                    raise FormatError("an empty name", (name,))
             if self.as_run is not None and not 0 < len(check_text(self.as_run, ("as-run",)).encode()) <= MAX_RUN_BYTES:
                 raise FormatError(f"expected a name of at most {MAX_RUN_BYTES} bytes", ("as-run",))
             Header(run=self.run, rank=self.rank, triton=self.triton, packages=self.packages, source=self.source)

@@ -65,9 +65,9 @@ class _Planner:
         self._grows: dict[int, Growth] = {}
         self._targets: dict[Identity, _Target] = {}
         self._supersedes: list[int] = []
-        self._refused: list[RegistryError] = []
+        self._refused: dict[int, RegistryError] = {}
         self._refused_recordings: set[Identity] = set()
-        self._withdrawn: set[Identity] = set()
+        self._withdrawn: list[int] = []
         self._nothing_new: Counter[Identity] = Counter()
 
     def place(self, position: int) -> None:
@@ -81,7 +81,7 @@ class _Planner:
         if identity in self._refused_recordings:
             raise ConflictError(f"{_at(record)}the recording that it belongs to was skipped")
         if self._is_withdrawn(identity):
-            self._withdrawn.add(identity)
+            self._withdrawn.append(position)
             return
         state = self._processes.state_of(position)
         if state is not None:
@@ -118,7 +118,7 @@ class _Planner:
 
     def refuse(self, position: int, error: RegistryError) -> None:
         """Leave a file out, and all later ones of its recording."""
-        self._refused.append(error)
+        self._refused[position] = error
         self._refused_recordings.add(self._pending[position].identity)
 
     def plan(self) -> IngestPlan:
@@ -133,7 +133,7 @@ class _Planner:
             grows=self._grows,
             supersedes=[*dict.fromkeys(self._supersedes)],
             refused=self._refused,
-            withdrawn=len(self._withdrawn),
+            withdrawn=self._withdrawn,
             already=already,
             same_content=self._copies.found,
         )
@@ -156,7 +156,7 @@ class _Planner:
         lost = sorted(held.keys() - stated.keys())
         if self._replace and lost:
             raise ConflictError(
-                f"{_at(record)}holds no {' or '.join(lost)}, but {_whose(record)} in the database does; --replace "
+                f"{_at(record)}has no {' or '.join(lost)}, but {_whose(record)} in the database has; --replace "
                 "supersedes a whole recording, so ingest all of its files together"
             )
         if self._replace:

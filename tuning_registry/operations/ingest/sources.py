@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 from tuning_registry.errors import FileError, UsageError
 from tuning_registry.formats.files import expand_glob, find_below
@@ -12,15 +13,21 @@ from tuning_registry.formats.recordings import rank_in_name
 from tuning_registry.formats.triton_cache import TritonCache, group_by_cache, is_hashed, is_result
 from tuning_registry.operations.ingest.options import IngestOptions
 
+JSON: Final = ".json"
 # What is read as one recording.
 Source = Path | TritonCache
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-def find_files(paths: Paths) -> list[Path]:
+def find_files(paths: Paths, suffixes: Callable[[], Iterable[str]] = tuple) -> list[Path]:
     """The files that paths, folders and glob patterns name, each once, in a stable order.
 
-    A folder means every `*.json` below it that is not hidden; in a Triton cache, only the autotune results.
+    A folder means every `*.json` below it that is not hidden, and every file that another tool's format may read by its
+    name; in a Triton cache, only the autotune results.
+
+    Args:
+        paths: What the user named.
+        suffixes: Endings of the names of other tools' files, asked for if a folder has files that are not JSON.
 
     Raises:
         FileError: A path does not exist, or names no file.
@@ -33,15 +40,17 @@ def find_files(paths: Paths) -> list[Path]:
     for given in several:
         for path in expand_glob(Path(given)):
             # Not Path.is_dir, which raises if access is denied; reading then reports why.
-            found.update(dict.fromkeys(_files_below(path) if os.path.isdir(path) else [path]))  # noqa: PTH112
+            found.update(dict.fromkeys(_files_below(path, suffixes) if os.path.isdir(path) else [path]))  # noqa: PTH112
     return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1]
 
 
-def _files_below(folder: Path) -> list[Path]:
-    every = find_below(folder, ".json")
+def _files_below(folder: Path, suffixes: Callable[[], Iterable[str]]) -> list[Path]:
+    every = find_below(folder, "")
+    known = (JSON,) if all(file.name.endswith(JSON) for file in every) else (JSON, *suffixes())
+    every = [file for file in every if file.name.endswith(known)]
     below = [file for file in every if is_result(file) or not is_hashed(file)]
     if not every:
-        raise FileError(f"{folder}: no .json file in this folder")
+        raise FileError(f"{folder}: no .json file in this folder, and no file of a known format (registry formats)")
     if not below:
         raise FileError(
             f"{folder}: a Triton cache without autotune results; Triton stores them if TRITON_CACHE_AUTOTUNING=1 is set"
@@ -50,20 +59,12 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def sources_of(files: Sequence[Path], options: IngestOptions) -> list[Source]:
-    """The units that are each read as one recording: recordings and timings, then the Triton caches that the other files form.
+    """The units that are read one after the other: files, then the Triton caches that the other files form.
 
-    Raises:
-        UsageError: An option names one recording or a Triton cache, and there are several or none.
+    With a format that the user names, every file is in that format.
     """
-    caches = group_by_cache(file for file in files if is_result(file))
-    sources: list[Source] = [*(file for file in files if not is_result(file)), *caches]
-    if options.rank is not None and len(sources) > 1:
-        raise UsageError(f"--rank applies to a single recording, but the paths name {len(sources)} files or caches")
-    if options.arch is not None and not caches:
-        raise UsageError(
-            "--arch applies to Triton cache folders, and the paths name none; recordings state their architectures"
-        )
-    return sources
+    caches = group_by_cache(file for file in files if is_result(file)) if options.format is None else []
+    return [*(file for file in files if options.format is not None or not is_result(file)), *caches]
 
 
 def count_unnamed_timings(files: Sequence[Path]) -> int:

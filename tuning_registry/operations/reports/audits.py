@@ -29,11 +29,11 @@ class EntryAudit(Result):
 
     Attributes:
         arch, kernel, key: The entry.
-        triton, package, version: The version group; empty if unknown.
+        triton, package, version, device: The version group; empty if unknown.
         recordings: Number of recordings that audited it.
         skipped: Number of recordings that could not, by reason.
         configs: Its candidates, in the order in which Triton times them.
-        banned_by: Number of the override that bans a candidate, by canonical text.
+        banned_by: Number of the override that bans a candidate, by canonical text; without one that is pinned.
     """
 
     arch: str
@@ -42,6 +42,7 @@ class EntryAudit(Result):
     triton: str
     package: str
     version: str
+    device: str
     recordings: int
     skipped: Mapping[str, int]
     configs: tuple[AuditedConfig, ...]
@@ -63,6 +64,17 @@ class EntryAudit(Result):
         """The candidates that are outside the tolerance or nondeterministic, with the reasons."""
         return [(one, " and ".join(findings_of(one))) for one in self.configs if findings_of(one)]
 
+    @property
+    def has_majority(self) -> bool:
+        """Whether more than half of the candidates that ran were always within the tolerance: they agree on a result."""
+        ran = [one for one in self.configs if one.recordings]
+        return 2 * sum(not one.outside_on for one in ran) > len(ran)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a candidate with a finding is not banned."""
+        return any(one.config not in self.banned_by for one, _ in self.findings)
+
     def to_dict(self) -> dict[str, Any]:
         """The audits as JSON holds them."""
         return {
@@ -83,6 +95,7 @@ class EntryAudit(Result):
             "triton": self.triton,
             "package": self.package,
             "version": self.version,
+            "device": self.device,
         }
 
     def __str__(self) -> str:
@@ -137,9 +150,12 @@ def audited_fields(one: AuditedConfig) -> dict[str, Any]:
 
 
 def _of_entry(shape: Shape, key: str, audits: ByRecording, overrides: Overrides) -> EntryAudit:
-    arch, kernel, _, triton, package, version = shape
+    arch, kernel, _, triton, package, version, device = shape
     configs = tuple(summarize(audits))
     bans = {one.config: overrides.ban_of(arch, kernel, key, one.config) for one in configs}
+    pin = overrides.pin(arch, kernel, key)
+    if pin is not None:
+        bans.pop(pin.config, None)  # a pin of exactly this key lifts a ban of every key
     return EntryAudit(
         arch=arch,
         kernel=kernel,
@@ -147,6 +163,7 @@ def _of_entry(shape: Shape, key: str, audits: ByRecording, overrides: Overrides)
         triton=triton,
         package=package,
         version=version,
+        device=device,
         recordings=sum(not one.skipped for one in audits.values()),
         skipped=dict(Counter(one.skipped for one in audits.values() if one.skipped)),
         configs=configs,

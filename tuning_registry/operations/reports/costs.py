@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tuning_registry.db.store import Store
@@ -11,8 +11,9 @@ from tuning_registry.errors import printable
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.election.tally import EntryVotes, split_entries
-from tuning_registry.operations.election.votes_by_shape import VotesByShape
+from tuning_registry.operations.election.tally import ConfigVotes, EntryVotes, split_entries
+from tuning_registry.operations.election.timings import Sample
+from tuning_registry.operations.election.votes_by_shape import Timed, VotesByShape
 from tuning_registry.rules.evidence import ByConfig, Gap, Slowdown, compare, slowdown_of_dissenters, slowdown_of_fleet
 
 CONFLICT: Final = "conflict"
@@ -32,6 +33,8 @@ class DisagreementCost(Result):
         fleet: How much slower the winner is, over all ranks, than the fastest config; None if it was not timed.
         fastest: Canonical text of that config; None likewise.
         failed: How many ranks that chose otherwise saw the winner fail.
+        sample: Which part of the timings the figures rest on; None if on all.
+        compacted: Whether the noise figures rest on a part of the ranks, since a run was compacted.
     """
 
     entry: EntryVotes
@@ -40,6 +43,14 @@ class DisagreementCost(Result):
     fleet: Slowdown | None
     fastest: str | None
     failed: int
+    sample: Sample | None = None
+    compacted: bool = False
+
+    @property
+    def approximations(self) -> list[str]:
+        """What the figures rest on, in words, if it is a part of the timings."""
+        noise = "noise figures rest on the ranks whose percentiles were kept, since a run was compacted (registry runs compact)"
+        return [*([str(self.sample)] if self.sample else []), *([noise] if self.compacted else [])]
 
     @property
     def verdict(self) -> str:
@@ -65,6 +76,8 @@ class DisagreementCost(Result):
             **_slowdown_fields("winner_slower_than_fastest", self.fleet),
             "fastest_config": None if self.fastest is None else load_config(self.fastest),
             "winner_failed_on_dissenters": self.failed,
+            **(self.sample.to_dict() if self.sample else {}),
+            **({"noise_of_compacted_run": True} if self.compacted else {}),
         }
 
     def __str__(self) -> str:
@@ -101,7 +114,7 @@ def find_costs(store: Store, selection: Selection) -> tuple[list[DisagreementCos
     with store.reading() as reading:
         votes = VotesByShape(reading, selection)
         entries, total = split_entries(votes)
-        costed = [cost_of(entry, votes.timings_by_config(entry.shape)) for entry in entries]
+        costed = [cost_of(entry, timed_of(entry, votes)) for entry in entries]
     return sorted(costed, key=most_costly_first), total
 
 
@@ -110,22 +123,41 @@ def most_costly_first(found: DisagreementCost) -> tuple[bool, float]:
     return (not found.failed, -found.dissenters.percent if found.dissenters else math.inf)
 
 
-def cost_of(entry: EntryVotes, times: ByConfig) -> DisagreementCost:
+def timed_of(entry: EntryVotes, votes: VotesByShape) -> Timed:
+    """The timings of an entry, and those of the ranks that did not choose the winner."""
+    return votes.timings_with(entry.shape, [choice.recordings for choice in entry.choices[1:]])
+
+
+def cost_of(entry: EntryVotes, timed: Timed) -> DisagreementCost:
     """What an entry's disagreement costs.
 
     Args:
         entry: The entry with the recordings behind each choice, the winner first.
-        times: Its timings.
+        timed: Its timings (`timed_of`).
     """
     winner, *others = entry.choices
-    mine = times.get(winner.config, {})
-    chosen = {recording: times.get(other.config, {}) for other in others for recording in other.recordings}
+    times, own = timed.times, timed.more
+    mine = own.get(winner.config, {})
+    chosen = {recording: own.get(other.config, {}) for other in others for recording in other.recordings}
     fleet = slowdown_of_fleet(winner.config, times)
     return DisagreementCost(
         entry=entry,
-        gaps=tuple(compare(mine, times.get(other.config, {}), other.recordings) for other in others),
+        gaps=tuple(_gap(winner.config, other, times, own) for other in others),
         dissenters=slowdown_of_dissenters(mine, chosen),
         fleet=None if fleet is None else fleet[1],
         fastest=None if fleet is None else fleet[0],
         failed=sum(recording in mine and mine[recording] is None for recording in chosen),
+        sample=timed.sample,
+        compacted=timed.compacted,
     )
+
+
+def _gap(winner: str, other: ConfigVotes, times: ByConfig, own: ByConfig) -> Gap | None:
+    """How a choice compares with the winner: over the ranks of `times`, and over those that chose it in `own`."""
+    gap = compare(times.get(winner, {}), times.get(other.config, {}), other.recordings)
+    if own is times:
+        return gap
+    more = compare(own.get(winner, {}), own.get(other.config, {}), other.recordings)
+    if gap is None or more is None:
+        return more
+    return replace(gap, winner_slower_percent=more.winner_slower_percent)

@@ -10,7 +10,7 @@ from functools import cached_property
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.db.store import Store
-from tuning_registry.model.globs import is_glob
+from tuning_registry.model.globs import is_glob, matches_kernel
 from tuning_registry.model.names import ANY_KEY, is_positional, lookup_key, positional_key
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
@@ -80,17 +80,20 @@ def _explain(reading: Reading, selection: Selection, key: str | None, policy: st
         nearest=[] if is_decided else _nearest(every, str(key)),
         any_key=None if is_decided else explainer.any_key(),
         predicted=() if is_decided else tuple(predict_launches(election, str(key))),
+        sample=election.votes.timed.sample,
     )
 
 
 def _similar_kernels(reading: Reading, selection: Selection) -> list[str]:
     known = reading.scalars(queries.entries.kernels(str(selection.arch)))
-    return similar_names(str(selection.kernel), known)
+    others = [name for name in known if not matches_kernel(str(selection.kernel), name)]
+    return similar_names(str(selection.kernel), others) if len(others) == len(known) else []
 
 
 def _other_archs(reading: Reading, selection: Selection) -> list[str]:
     rows = reading.rows(queries.entries.shapes(replace(selection, arch=None)))
-    return sorted({row["arch"] for row in rows} - {selection.arch})
+    archs = {row["arch"] for row in rows}
+    return [] if selection.arch in archs else sorted(archs)  # known here, but no vote passes the filters
 
 
 def _nearest(every: Sequence[EntryVotes], key: str) -> list[NearKey]:
@@ -115,6 +118,9 @@ class _Explainer:
             row["arch"] == selection.arch and row["vote_count"] > 0
             for row in reading.rows(queries.recordings.archs_recorded(selection))
         )
+        if selection.curated:
+            everything = replace(selection, kernel=None, lookup_keys=())
+            self._recordings += len({row["origin_id"] for row in reading.rows(queries.origins.choices(everything))})
         self._devices = {
             row["id"]: row["device_name"] or "" for row in reading.rows(queries.recordings.facts(selection))
         }
@@ -144,10 +150,12 @@ class _Explainer:
                 self._votes.shape_in(entry, environment)[3:] for entry in entry_ids for environment in environments
             }
             silent = [
-                EntryVotes(arch=arch, kernel=kernel, key=spelt, triton=triton, package=package, version=version)
-                for triton, package, version in sorted(groups)
+                EntryVotes(
+                    arch=arch, kernel=kernel, key=spelt, triton=triton, package=package, version=version, device=device
+                )
+                for triton, package, version, device in sorted(groups)
             ]
-            timed = [entry for entry in silent if self._votes.timings(entry.shape)]
+            timed = [entry for entry in silent if self._votes.was_timed(entry.shape)]
             if not timed and (kernel, key) in self._observed:  # observations belong to no version group
                 timed = [EntryVotes(arch=arch, kernel=kernel, key=spelt)] if silent else []
             found += timed
@@ -204,7 +212,7 @@ class _Explainer:
         timed: dict[str, dict[str, dict[int, Times | None]]] = {}
         for choice in entry.choices:
             for recording in voters.recordings(entry.shape, choice.config_id):
-                counted = votes.setdefault(self._devices[recording], {})
+                counted = votes.setdefault(self._devices.get(recording, entry.device), {})
                 counted[choice.config] = counted.get(choice.config, 0) + 1
         for config, by_rank in times.items():
             for recording, measured in by_rank.items():

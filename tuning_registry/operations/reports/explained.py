@@ -11,6 +11,7 @@ from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.operations.election.tally import EntryVotes
+from tuning_registry.operations.election.timings import Sample
 from tuning_registry.operations.reports.audits import audited_fields
 from tuning_registry.operations.reports.unseen import PredictedLaunch
 from tuning_registry.rules.audits import AuditedConfig
@@ -152,6 +153,7 @@ class Explanation(Result):
         nearest: Recorded keys that differ least, if the key has no votes.
         any_key: The `*` entry that would serve the key, if there is one.
         predicted: What jobs launch for a key without a config, for each kernel without a `*` entry.
+        sample: Which part of the timings the figures rest on; None if on all.
     """
 
     entries: list[ExplainedEntry]
@@ -161,6 +163,7 @@ class Explanation(Result):
     nearest: list[NearKey]
     any_key: ExplainedEntry | None
     predicted: tuple[PredictedLaunch, ...] = ()
+    sample: Sample | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as JSON holds it."""
@@ -170,6 +173,7 @@ class Explanation(Result):
             "recorded_on": self.elsewhere,
             "nearest_keys": [near.key for near in self.nearest],
             "predicted_launches": [one.to_dict() for one in self.predicted],
+            **(self.sample.to_dict() if self.sample else {}),
         }
 
     def __str__(self) -> str:

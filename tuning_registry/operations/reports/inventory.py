@@ -57,7 +57,7 @@ class RecordedKey(Result):
         votes: Votes on it, one for each rank that recorded it.
         winner_votes: Votes for the config with most votes.
         configs: How many configs were chosen; more than one is a disagreement.
-        triton, package, version: The version group; empty if not known.
+        triton, package, version, device: The version group; empty if not known.
     """
 
     arch: str
@@ -69,6 +69,7 @@ class RecordedKey(Result):
     triton: str
     package: str
     version: str
+    device: str
 
     def to_dict(self) -> dict[str, Any]:
         """The key as JSON holds it."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from array import array
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from typing import Any, Final
 
 from tuning_registry.db import queries
@@ -18,6 +18,7 @@ from tuning_registry.errors import printable
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import check_packages
+from tuning_registry.operations.election.timings import MOST_RECORDINGS
 from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, by_environment, shape_of
 from tuning_registry.operations.mixed_code import MixedCode, find_mixed_code
 from tuning_registry.rules.audits import alone
@@ -29,9 +30,8 @@ FAST: Final = "fast"
 DISSENTS: Final = "dissents"
 OTHER_CODE: Final = "other code"
 OTHER_RESULTS: Final = "other results"
-LEAST_RATIO: Final = 0.05  # of the median ratio: ranks closer to the fleet are never outliers
+LEAST_RATIO: Final = 0.04  # of the median ratio: ranks closer to the fleet are never outliers
 LEAST_SHARE: Final = 0.10  # of a rank's votes
-_first = itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -43,7 +43,7 @@ class Rank(Result):
         rank: Rank in it; None for a recording that belongs to no rank (a Triton cache folder).
         host, device: As recorded; None if unknown.
         votes: Votes that it cast.
-        dissenting: Its votes for another config than the winner of the entry's version group.
+        dissenting: Its votes against the winner of the entry's version group.
         timings: Number of (entry, config) pairs behind `time_ratio`.
         time_ratio: The median of its times over the fleet's median of the same (entry, config). 1.2 means 20 %
             slower than the fleet. None if it shares no timing with another rank.
@@ -110,11 +110,13 @@ class Fleet(Result):
         ranks: Outliers first, then the slowest first.
         time_ratio: Spread of their time ratios; None if fewer than four ranks have one, so that none is slow or fast.
         dissent: Spread of their shares of dissenting votes; None likewise.
+        elected_only: Whether the time ratios are those of elected configs alone, since there are very many recordings.
     """
 
     ranks: list[Rank]
     time_ratio: Spread | None
     dissent: Spread | None
+    elected_only: bool = False
 
     @property
     def outliers(self) -> list[Rank]:
@@ -123,7 +125,10 @@ class Fleet(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The fleet as JSON holds it."""
-        return {"ranks": [rank.to_dict() for rank in self.ranks]}
+        return {
+            "ranks": [rank.to_dict() for rank in self.ranks],
+            **({"elected_only": True} if self.elected_only else {}),
+        }
 
     def __str__(self) -> str:
         """One readable line."""
@@ -149,7 +154,8 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
     share of dissenting votes is more than 3 scaled MADs, and at least 10 points, above the median share
     (`outliers.spread_of` cites the rule); or if it ran a kernel from other code than most ranks of its run; or if its
     audits differ from those of most ranks of equal inputs. Winners are decided by votes alone, without pins and bans. Timings
-    that only one rank has are left out. Votes and timings are read one entry at a time.
+    that only one rank has are left out. Votes and timings are read one entry at a time. Of more than 1,024 recordings,
+    only the times of the elected config of each entry are compared.
 
     The `ranks` of the selection choose which ranks are returned. They are still compared with all others.
 
@@ -163,17 +169,23 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
         check_packages(votes)
         winners = {shape_of(row): row["config_id"] for row in votes.winners()}
         counts = {recording: _Count() for recording in votes.environments}
-        wanted = winners.keys() if selection.packages else None
+        ratios = {recording: count.ratios for recording, count in counts.items()}
+        cast: Counter[int] = Counter()
+        dissenting: Counter[int] = Counter()
+        elected_only, counting = len(counts) > MOST_RECORDINGS, votes.environments.keys()
         for entry_ids in votes.spellings.values():
-            _count_votes(votes, entry_ids, winners, counts)
-            _add_ratios(votes, entry_ids, wanted, counts)
+            _count_votes(votes, entry_ids, winners, cast, dissenting)
+            _add_ratios(votes, entry_ids, counting, winners, ratios, elected_only=elected_only)
+        for recording, number in cast.items():
+            counts[recording].votes, counts[recording].dissenting = number, dissenting[recording]
         facts = reading.rows(queries.recordings.facts(selection))
         mixed = find_mixed_code(reading, selection)
         _count_results(votes, counts)
     _count_other_code(mixed, facts, counts)
     ranks = [_rank(row, counts[row["id"]]) for row in facts]
     fleet = _judge([rank for rank in ranks if rank.votes or rank.timings or rank.audited])
-    return replace(fleet, ranks=[rank for rank in fleet.ranks if rank.rank in asked]) if asked else fleet
+    shown = [rank for rank in fleet.ranks if rank.rank in asked] if asked else fleet.ranks
+    return replace(fleet, ranks=shown, elected_only=elected_only and fleet.time_ratio is not None)
 
 
 def _count_results(votes: VotesByShape, counts: Mapping[int, _Count]) -> None:
@@ -193,45 +205,60 @@ def _count_other_code(mixed: Iterable[MixedCode], facts: Iterable[Row], counts: 
 
 
 def _count_votes(
-    votes: VotesByShape, entry_ids: Sequence[int], winners: Mapping[Shape, int], counts: Mapping[int, _Count]
+    votes: VotesByShape,
+    entry_ids: Sequence[int],
+    winners: Mapping[Shape, int],
+    cast: Counter[int],
+    dissenting: Counter[int],
 ) -> None:
-    """Each recording's votes on one key, and whether they are for the winner of its version group."""
+    """Each recording's votes on one key, and those that are not for the winner of its version group."""
     for entry in entry_ids:
         elected: dict[int, int | None] = {}
-        for config, recording in votes.reading.bulk(queries.votes.cast_on(entry)):
-            environment = votes.environments.get(recording)
-            if environment is None:
-                continue  # superseded, withdrawn, or filtered out
-            if environment not in elected:
-                elected[environment] = winners.get(votes.shape_in(entry, environment))
-            winner = elected[environment]
-            if winner is not None:  # else a package filter leaves the entry out
-                count = counts[recording]
-                count.votes += 1
-                count.dissenting += config != winner
+        for _, config, text in votes.reading.bulk(queries.votes.who_voted(votes.selection, [entry])):
+            ids = list(map(int, text.split(",")))
+            for environment, voters in by_environment(ids, list(map(votes.environments.get, ids))).items():
+                if environment not in elected:
+                    elected[environment] = winners.get(votes.shape_in(entry, environment))
+                winner = elected[environment]
+                if winner is not None:  # else a package filter leaves the entry out
+                    cast.update(voters)
+                    if config != winner:
+                        dissenting.update(voters)
 
 
+# See docs/decisions.md, D-weight-4.
 def _add_ratios(
-    votes: VotesByShape, entry_ids: Sequence[int], wanted: Container[Shape] | None, counts: Mapping[int, _Count]
+    votes: VotesByShape,
+    entry_ids: Sequence[int],
+    counting: AbstractSet[int],
+    winners: Mapping[Shape, int],
+    ratios: Mapping[int, array[float]],
+    *,
+    elected_only: bool,
 ) -> None:
-    """Each recording's time over the median of all, for every config of one key in every version group."""
-    timed: dict[tuple[Shape, int], list[tuple[int, float]]] = {}
+    """Each recording's time over the median of all, for every config of one key in every version group.
+
+    With `elected_only`, for the elected config alone, if there is one.
+    """
+    timed: dict[tuple[Shape, int], tuple[list[int], list[float]]] = {}
     for entry in entry_ids:
-        groups: dict[int, Shape] = {}
-        for config, rows in itertools.groupby(votes.reading.bulk(queries.timings.medians_on(entry)), _first):
-            medians = [(recording, median) for _, recording, median in rows]
-            whose = [votes.environments.get(recording) for recording, _ in medians]
-            for environment, times in by_environment(medians, whose).items():
-                if environment not in groups:
-                    groups[environment] = votes.shape_in(entry, environment)
+        groups = {one: votes.shape_in(entry, one) for one in votes.environment_ids}
+        elected = {winners[shape] for shape in groups.values() if shape in winners}
+        wanted = elected if elected_only and elected else None
+        for config, recordings, medians in votes.timed.columns(entry, counting, wanted):
+            whose = list(map(votes.environments.get, recordings))
+            for environment, places in by_environment(range(len(recordings)), whose).items():
                 shape = groups[environment]
-                if wanted is None or shape in wanted:
-                    timed.setdefault((shape, config), []).extend(times)
-    for times in timed.values():
-        middle = statistics.median([median for _, median in times]) if len(times) > 1 else 0.0
+                if votes.selection.packages and shape not in winners:
+                    continue
+                found = timed.setdefault((shape, config), ([], []))
+                found[0].extend(recordings[place] for place in places)
+                found[1].extend(medians[place] for place in places)
+    for recordings, medians in timed.values():
+        middle = statistics.median(medians) if len(medians) > 1 else 0.0
         if middle > 0:
-            for recording, median in times:
-                counts[recording].ratios.append(median / middle)
+            for recording, median in zip(recordings, medians, strict=True):
+                ratios[recording].append(median / middle)
 
 
 def _rank(row: Row, count: _Count) -> Rank:

@@ -9,15 +9,17 @@ from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.db.schema import HEAD, observations, timings
 from tuning_registry.db.store import Store
+from tuning_registry.db.timing_blocks import StoredBlock
 from tuning_registry.db.url import shown_url
 from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import MISSING, Selection
 from tuning_registry.operations.election.shares import Shares
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
+from tuning_registry.operations.ingest.hand_ins import count_hand_ins
 from tuning_registry.operations.mixed_code import find_mixed_code
 from tuning_registry.operations.runs import list_runs
 from tuning_registry.rules.similar_names import similar_names
-from tuning_registry.wording import list_some
+from tuning_registry.wording import count_of, list_some
 
 
 def what_there_is(store: Store, kernel: str | None = None) -> str:
@@ -26,6 +28,8 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
         archs = sorted({row["arch"] for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
         facts = reading.rows(queries.recordings.facts(Selection()))
         similar = _similar_kernels(reading, archs, kernel) if kernel else []
+        curated = sum(_curated_sources(reading).values())
+        is_split = not archs and bool(reading.scalars(queries.observations.of_shares(Selection())))
     if similar:
         return f"kernels with a similar name: {list_some(similar, shown=2)}"
     parts = {
@@ -35,7 +39,9 @@ def what_there_is(store: Store, kernel: str | None = None) -> str:
     }
     there = "; ".join(f"{name}: {list_some(found)}" for name, found in parts.items())
     withdrawn = sum(run.withdrawn_at is not None for run in list_runs(store))
-    return there + (f" ({withdrawn:,} withdrawn)" if withdrawn else "")
+    there += f" ({withdrawn:,} withdrawn)" if withdrawn else ""
+    there += ". Split runs cast no votes: their timings elect with --policy fastest" if is_split else ""
+    return there + (f". {count_of(curated, 'curated choice')} do not vote; --curated counts them" if curated else "")
 
 
 def _similar_kernels(reading: Reading, archs: Sequence[str], kernel: str) -> list[str]:
@@ -46,9 +52,26 @@ def _similar_kernels(reading: Reading, archs: Sequence[str], kernel: str) -> lis
     return similar_names(kernel, known)
 
 
+def _curated_sources(reading: Reading) -> dict[str, int]:
+    """Number of curated choices by project and version."""
+    counts: dict[str, int] = {}
+    for row in reading.rows(queries.origins.current(Selection())):
+        name = " ".join(part for part in (row["project"] or row["tool"], row["version"], row["source"]) if part)
+        counts[name] = counts.get(name, 0) + row["choice_count"]
+    return counts
+
+
+def _packed_timings(reading: Reading) -> int:
+    """How many timings of recordings that count are in blocks?"""
+    left_out = set(reading.scalars(queries.tables.not_counting()))
+    blocks = map(StoredBlock, reading.bulk(queries.timings.blocks_between(0, max(left_out, default=0))))
+    fewer = sum(len(one.configs) * len(left_out.intersection(one.recordings)) for one in blocks)
+    return (reading.scalars(queries.timings.packed_number())[0] or 0) - fewer
+
+
 def describe_status(store: Store) -> dict[str, Any]:
     """Database, revisions, row counts, architectures and versions; only the revisions if there is no registry."""
-    status: dict[str, Any] = {"database": shown_url(store.url), "revision": store.revision(), "head": HEAD}
+    status: dict[str, Any] = {"database": shown_url(store.url), "revision": store.revision(), "required_revision": HEAD}
     if status["revision"] is None:
         return status
     with store.reading() as reading:
@@ -56,22 +79,29 @@ def describe_status(store: Store) -> dict[str, Any]:
         current = {
             table.name: reading.scalars(queries.tables.counting_rows(table))[0] for table in (timings, observations)
         }
+        current[timings.name] += _packed_timings(reading)
         status["engine"] = reading.engine_name()
+        sources = _curated_sources(reading)
         mixed = find_mixed_code(reading, Selection())
         gaps = [entry for entry in Shares(VotesByShape(reading, Selection())).entries() if entry.untimed]
-    runs = list_runs(store)
+    runs, hand_ins = list_runs(store), count_hand_ins(store)
     counting = [run for run in runs if not run.withdrawn_at]
     status |= {
         "runs": len(runs),
-        "withdrawn": len(runs) - len(counting),
+        "withdrawn_runs": len(runs) - len(counting),
         "recordings": sum(run.recordings for run in runs),
-        "superseded": counts["recordings"] - sum(run.recordings for run in runs),
+        "superseded_recordings": counts["recordings"] - sum(run.recordings for run in runs),
         "entries": counts["entries"],
         "configs": counts["configs"],
         "votes": sum(run.votes for run in counting),
         **current,
-        "kernels_of_mixed_code": len(mixed),
+        "kernels_with_mixed_code": len(mixed),
+        "pending_hand_ins": hand_ins.pending,
+        "refused_hand_ins": hand_ins.refused,
+        "oldest_pending_hand_in": hand_ins.oldest_pending_at,
     }
+    if sources:
+        status |= {"curated_choices": sum(sources.values()), "curated_sources": list(sources)}
     if gaps:
         status["untimed"] = list(map(str, gaps))
     for name in ("archs", "triton", "packages", "devices"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tuning_registry.errors import printable
@@ -13,7 +13,9 @@ from tuning_registry.formats.table import TunedTable
 from tuning_registry.formats.table_header import EXTRA, with_rule
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.globs import is_glob, matches_kernel
+from tuning_registry.model.kinds import Kind, kind_of
 from tuning_registry.model.names import ANY_KEY, bare_name
+from tuning_registry.model.packages import GROUP
 from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.slowdowns import FAILED
 from tuning_registry.operations.election.tally import Winner
@@ -69,6 +71,7 @@ class PredictedLaunch(Result):
 
     Attributes:
         arch, kernel, key: What is launched.
+        triton, package, version, device: The version group of the votes; empty for a table and if unknown.
         config: Canonical text of the config; None if only the job's candidates decide.
         source: `table` (it has an entry), `nearest`, or `min_cost` (no recorded key can be compared).
         why: The reason, in one sentence.
@@ -83,6 +86,10 @@ class PredictedLaunch(Result):
     config: str | None
     source: str
     why: str
+    triton: str = ""
+    package: str = ""
+    version: str = ""
+    device: str = ""
     nearest: NearKey | None = None
     ranked: tuple[RankedConfig, ...] = ()
     banned: tuple[str, ...] = ()
@@ -99,6 +106,7 @@ class PredictedLaunch(Result):
             "nearest_key": self.nearest.key if self.nearest else None,
             "ranked": [one.to_dict() for one in self.ranked],
             "banned": [load_config(text) for text in self.banned],
+            **{name: getattr(self, name) for name in GROUP},
         }
 
     def __str__(self) -> str:
@@ -111,10 +119,12 @@ def predict_launches(election: Election, key: str) -> Iterator[PredictedLaunch]:
     """What jobs would launch for a key without a config, by the table that an export would write.
 
     One for each kernel and version group of the election. None for a pattern, and for a kernel with a `*` entry, which
-    serves the key.
+    serves the key, and for configs of other kinds, which no table holds.
     """
-    groups: dict[tuple[str, tuple[str, str, str]], list[Winner]] = {}
+    groups: dict[tuple[str, tuple[str, ...]], list[Winner]] = {}
     for entry in election.entries:
+        if kind_of(entry.config) is not Kind.TRITON:
+            continue
         groups.setdefault((entry.kernel, entry.group), []).append(entry)
     for (kernel, _), entries in groups.items():
         texts = {entry.key: entry.config for entry in entries}
@@ -122,7 +132,8 @@ def predict_launches(election: Election, key: str) -> Iterator[PredictedLaunch]:
             continue
         evidence = make_evidence({kernel: texts}, entries, election.votes)
         table = table_of_kernel(entries[0].arch, kernel, texts, evidence.document, election.overrides)
-        yield predict_launch(table, kernel, key)
+        launch, one = predict_launch(table, kernel, key), entries[0]
+        yield replace(launch, triton=one.triton, package=one.package, version=one.version, device=one.device)
 
 
 def table_of_kernel(
@@ -178,11 +189,11 @@ def predict_launch(table: TunedTable, kernel: str, key: str) -> PredictedLaunch:
     if found is None:
         keys = sorted(recorded for name in names for recorded in table.texts[name])
         why = (
-            "a pinned job launches the candidate with the lowest static estimate (min_cost): of "
-            f"{count_of(len(keys), 'recorded key')}, none is comparable with this key and has an allowed config"
+            "a pinned job launches the candidate with the lowest static estimate (min_cost): "
+            f"none of {count_of(len(keys), 'recorded key')} suggests a config"
         )
         if keys:
-            why += f"; one of its recorded keys is {keys[0]}"
+            why += f" (first: {keys[0]})"
         return PredictedLaunch(
             arch=table.arch, kernel=kernel, key=key, config=None, source=MIN_COST, why=why, banned=banned
         )

@@ -16,12 +16,12 @@ from tuning_registry.model.names import lookup_key
 from tuning_registry.model.results import Result
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.reasons import what_bans_leave, why_left_out
-from tuning_registry.operations.election.shares import Shares
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.operations.election.winners import elect_entries
 from tuning_registry.operations.overrides import list_overrides
 from tuning_registry.operations.tables.differences import TableComparison, compare_with_votes, stated_digest
 from tuning_registry.operations.tables.header_checks import check_header
+from tuning_registry.operations.tables.how_made import how_made, table_held_to
 from tuning_registry.wording import count_of
 
 
@@ -60,7 +60,8 @@ class TableCheck(Result):
 
 # See docs/decisions.md, D37.
 def check_table(store: Store, table: TunedTable, selection: Selection, today: str | None = None,
-                installed: Callable[[str], str] | None = None) -> TableCheck:  # fmt: skip
+                installed: Callable[[str], str] | None = None,
+                same_bits_as: TunedTable | None = None) -> TableCheck:  # fmt: skip
     """Find every reason not to use a table as it is.
 
     A problem is: the table was edited; an entry cannot be used; the table, header included, differs from a new export
@@ -75,19 +76,27 @@ def check_table(store: Store, table: TunedTable, selection: Selection, today: st
         selection: Which votes to compare with, if not those of its export.
         today: UTC day on which overrides are judged, `YYYY-MM-DD`; by default the current one.
         installed: Returns the version of a distribution here, empty if there is none; by default looks it up.
+        same_bits_as: The table whose bits this one was held to. Without it, a note says that this was not checked.
 
     Raises:
+        TableError: The table was not held to the bits of `same_bits_as`.
         DatabaseError: There is no registry, or it cannot be read.
     """
+    if same_bits_as is not None:
+        table_held_to(table, same_bits_as)
     problems, notes = _digest_findings(table)
     problems += [printable(f"unusable: {kernel} {key}: {why}") for (kernel, key), why in sorted(table.unusable.items())]
     compared = None
     try:
-        compared = compare_with_votes(store, table, selection)
+        compared = compare_with_votes(store, table, selection, same_bits_as=same_bits_as)
     except (SelectionError, TableError) as error:
         problems.append(f"votes: {printable(str(error))}")
     else:
         problems += map(str, compared.changes)
+        if same_bits_as is None and how_made(table).same_bits:
+            notes.append(
+                "not checked: whether its configs give the bits of the table it was held to; name it with --same-bits-as"
+            )
         for found in (check_header(store, table, compared.new), _bans(store, table, compared)):
             problems += found[0]
             notes += found[1]
@@ -128,8 +137,7 @@ def _expired(store: Store, table: TunedTable, today: str) -> list[str]:
 def _stale(store: Store, table: TunedTable, selection: Selection) -> list[str]:
     with store.reading() as reading:
         votes = VotesByShape(reading, selection)
-        shares = Shares(votes)  # whose ranks time other candidates by design
-        stale = {shape: count for shape, count in votes.stale.items() if shape not in shares}
+        stale = votes.stale
     keys = {(kernel, lookup_key(key)): key for kernel, texts in table.texts.items() for key in texts}
     return [
         printable(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from tuning_registry.operations.tables.change_evidence import with_evidence
 from tuning_registry.operations.tables.export import ExportOptions, export_table
 from tuning_registry.operations.tables.export_log import exports_of
 from tuning_registry.operations.tables.exported import Export
-from tuning_registry.rules.evidence import Policy, Ties
+from tuning_registry.operations.tables.how_made import how_made, table_held_to
 from tuning_registry.rules.table_diff import EntryChange, diff_tables, other_changes
 from tuning_registry.wording import count_of, list_some
 
@@ -73,9 +72,12 @@ class TableComparison(Result):
             "source": chosen.source,
             "triton": chosen.triton,
             "package": ", ".join(f"{name}={version}" for name, version in chosen.packages.items()),
+            "device": chosen.device,
         }
-        shown = "; ".join(f"{name} {value}" for name, value in filters.items() if value) or "all votes"
-        return shown + (f" (as filtered when it was exported on {self.logged_at[:10]})" if self.logged_at else "")
+        shown = "; ".join(f"{name} {value}" for name, value in filters.items() if value)
+        if not self.logged_at:
+            return shown or "all votes"
+        return f"{shown or 'all votes'}, like the export of {self.logged_at[:10]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,12 @@ def compare_tables(old: TunedTable, new: TunedTable, store: Store | None, select
 
 # See docs/decisions.md, D36.
 def compare_with_votes(
-    store: Store, table: TunedTable, selection: Selection, *, as_logged: bool = True
+    store: Store,
+    table: TunedTable,
+    selection: Selection,
+    *,
+    as_logged: bool = True,
+    same_bits_as: TunedTable | None = None,
 ) -> TableComparison:
     """The changes that a new export would make to a table.
 
@@ -127,13 +134,17 @@ def compare_with_votes(
         table: The table.
         selection: Which votes to compare with.
         as_logged: Whether the log of exports may name the votes; otherwise `selection` does, even without a filter.
+        same_bits_as: The table whose bits this one was held to. Without it, configs that give the bits of this table
+            are allowed.
 
     Raises:
-        TableError: The table's provenance holds what no export writes.
+        TableError: The table's provenance holds what no export writes, or it was not held to the bits of
+            `same_bits_as`.
         SelectionError: Nothing can be exported, or only after choosing a version.
         DatabaseError: The database cannot be read.
     """
-    how = _how_made(table)
+    how = how_made(table)
+    held_to = table_held_to(table, same_bits_as) if how.same_bits or same_bits_as is not None else None
     given = _Votes(selection=replace(selection, arch=table.arch))
     votes = _votes_behind(store, table, selection) if as_logged else given
     options = ExportOptions(
@@ -143,7 +154,7 @@ def compare_with_votes(
         ties=how.ties,
         evidence=how.evidence,
         generalize_percent=how.generalize_percent,
-        same_bits_as=table if how.same_bits else None,  # its configs give the bits of the table that it was held to
+        same_bits_as=held_to,
         today=NEVER,
     )
     made = export_table(store, votes.selection, options)
@@ -157,7 +168,7 @@ def compare_with_votes(
                 how.policy,
                 how.ties,
                 every_choice=True,
-                same_bits=SameBits(table) if how.same_bits else None,
+                same_bits=None if held_to is None else SameBits(held_to),
             )
             changes = with_evidence(changes, election, table.arch)
     return TableComparison(
@@ -211,33 +222,6 @@ def stated_digest(table: TunedTable, name: str = "digest") -> str | None:
     return digest if isinstance(digest, str) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _HowMade:
-    """How a table was made from its votes: the options of its export that it states."""
-
-    policy: str
-    ties: str
-    evidence: bool
-    generalize_percent: float | None
-    same_bits: bool  # whether its configs were held to the bits of another table
-
-
-def _how_made(table: TunedTable) -> _HowMade:
-    ours: Mapping[str, Any] = table.provenance.get(EXTRA) or {}
-    policy, ties = ours.get("policy", Policy.MAJORITY), ours.get("ties", Ties.TEXT)
-    generalized = ours.get("generalized")
-    percent: Any = generalized.get("percent") if isinstance(generalized, dict) else None
-    if policy not in list(Policy):
-        raise TableError(f"the table states the policy {policy!r}; expected one of {', '.join(Policy)}")
-    if ties not in list(Ties):
-        raise TableError(f"the table states {ties!r} for ties; expected one of {', '.join(Ties)}")
-    is_number = isinstance(percent, int | float) and not isinstance(percent, bool)
-    if generalized is not None and not (is_number and 0 <= percent <= sys.float_info.max):  # excludes NaN
-        raise TableError("the table's generalized/percent is not a percentage of at least 0")
-    is_held = "same_bits_as" in ours and policy != Policy.MAJORITY and percent is None
-    return _HowMade(policy, ties, "evidence" in ours, percent, is_held)
-
-
 def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:
     given = replace(asked, arch=table.arch)
     if given != Selection(arch=table.arch):
@@ -255,6 +239,8 @@ def _votes_behind(store: Store, table: TunedTable, asked: Selection) -> _Votes:
         source=filters.get("source"),
         triton=filters.get("triton"),
         packages=filters.get("package", {}),
+        device=filters.get("device"),
+        curated=filters.get("curated", False),
     )
     return _Votes(
         selection=_of_stated_versions(store, table, selection),

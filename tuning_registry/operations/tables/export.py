@@ -14,6 +14,7 @@ from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, UsageError
+from tuning_registry.formats.compile_file import CompileData
 from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.selection import Selection
@@ -30,6 +31,7 @@ from tuning_registry.operations.election.tally import (
 from tuning_registry.operations.election.versions import common_packages, refuse_mixed
 from tuning_registry.operations.election.winners import Election, Track, elect_entries
 from tuning_registry.operations.overrides import refuse_expired
+from tuning_registry.operations.tables.compile_data import compile_data_of
 from tuning_registry.operations.tables.evidence import Evidence, make_evidence
 from tuning_registry.operations.tables.export_checks import (
     refuse_banned,
@@ -38,6 +40,7 @@ from tuning_registry.operations.tables.export_checks import (
     unvoted_in_shares,
 )
 from tuning_registry.operations.tables.exported import UNKNOWN_DEVICE, Export
+from tuning_registry.operations.tables.kinds import for_a_table
 from tuning_registry.rules.evidence import Policy, Ties
 from tuning_registry.rules.overrides import Overrides
 from tuning_registry.wording import count_of, list_some
@@ -53,6 +56,7 @@ class ExportOptions:
         policy: `majority`, `fastest` or `minimax`.
         ties: How to choose between configs with equally many votes: `text`, or `fastest` by the timings.
         evidence: Write the slowdowns of all candidates, where there are timings, for keys that are not in the table.
+        compile_data: Also make the compile data of the table's kernels, if it was recorded.
         generalize_percent: Make one `*` entry per kernel, accepting this slowdown; None for no `*` entries.
         max_regression_percent: Refuse to slow down an entry of `replaced` by more than this; None for any slowdown.
         replaced: The table that the new one replaces.
@@ -67,6 +71,7 @@ class ExportOptions:
     policy: str = Policy.MAJORITY
     ties: str = Ties.TEXT
     evidence: bool = True
+    compile_data: bool = False
     generalize_percent: float | None = None
     max_regression_percent: float | None = None
     replaced: TunedTable | None = None
@@ -138,16 +143,18 @@ def export_table(
             same_bits=same_bits,
             track=track,
         )
+        election, left_out = for_a_table(election)
         check_packages(election.votes)
         refuse_expired(election.overrides, options.today or dt.datetime.now(dt.UTC).date().isoformat())
         used = _recordings_used(reading, selection, election)
         shared = [entry for entry in election.every_entry if not entry.votes and entry.shape in election.shares]
         if not shared and not any(entry.votes for entry in election.every_entry):
-            raise _nothing_recorded(selection, reading, election)
+            raise _nothing_recorded(selection, reading, election, by_time=options.policy != Policy.MAJORITY)
         refuse_mixed(election.entries)
         refuse_gaps(election)
         kept, dropped = _split(election.entries, options)
-        if not kept:
+        # If bans alone leave nothing, the table is written: jobs learn of the bans from it.
+        if not kept and dropped:
             raise SelectionError(
                 f"thresholds and bans leave out every entry ({len(election.every_entry)}). Nothing was written. Lower the "
                 "thresholds, or lift a ban (see registry overrides)"
@@ -157,6 +164,9 @@ def export_table(
         evidence = make_evidence(kernels, kept, election.votes, track) if options.evidence else Evidence()
         payload = _payload(selection, options, election, kept, kernels, saving, evidence, used)
         _refuse_bad(payload, [*kept, *unwritten], options, election)
+        compile_data = CompileData(payload["arch"], "", "")
+        if options.compile_data:
+            compile_data = compile_data_of(reading, selection, payload)
         stale = election.votes.stale
         in_shares = [election.shares.entry(entry.shape) for entry in kept if entry.shape in election.shares]
         unvoted = unvoted_in_shares(election)
@@ -174,14 +184,18 @@ def export_table(
         pinned_banned=_count(kept, lambda entry: _is_pinned_to_banned(entry, election)),
         undecided=election.undecided,
         kept_for_bits=0 if same_bits is None else same_bits.kept,
-        stale=_count(kept, lambda entry: entry.shape in stale and entry.shape not in election.shares),
+        stale=_count(kept, lambda entry: entry.shape in stale),
         saving=saving,
         evidence=evidence,
+        compile_data=compile_data,
         in_shares=len(in_shares),
         fewest_ranks=min((one.fewest for one in in_shares), default=0),
         most_ranks=max((one.most for one in in_shares), default=0),
         unvoted=unvoted,
+        other_kinds=left_out.other_kinds,
+        other_devices=left_out.other_devices,
         devices=dict(Counter(map(_device, used)).most_common()),
+        sample=election.votes.timed.sample,
     )
 
 
@@ -194,7 +208,11 @@ def _recordings_used(reading: Reading, selection: Selection, election: Election)
     """The facts about each recording that has a vote, or a share of an entry's timings, in the table."""
     facts = {row["id"]: row for row in reading.rows(queries.recordings.facts(selection))}
     used = set(reading.scalars(queries.votes.contributing(selection)))
-    if any(not entry.votes and entry.shape in election.shares for entry in election.entries):
+    by_time = (Policy.FASTEST, Policy.MINIMAX)
+    if any(
+        (not entry.votes or entry.decided_by in by_time) and entry.shape in election.shares
+        for entry in election.entries
+    ):
         used.update(reading.scalars(queries.observations.of_shares(selection)))
     return [facts[identity] for identity in sorted(used)]
 
@@ -260,6 +278,8 @@ def _payload(
         extra["ties_by_time"] = _count(kept, lambda entry: entry.decided_by == TIE_BY_TIME)
     if evidence:
         extra["evidence"] = evidence.document
+    if election.votes.timed.sample is not None:
+        extra |= election.votes.timed.sample.to_dict()
     if saving is not None:
         extra["generalized"] = {
             "percent": saving.percent,
@@ -310,16 +330,27 @@ def _recorded_archs(reading: Reading) -> list[str]:
     return sorted({str(row["arch"]) for row in reading.rows(queries.recordings.archs_recorded(Selection()))})
 
 
-def _nothing_recorded(selection: Selection, reading: Reading, election: Election) -> SelectionError:
+def _nothing_recorded(selection: Selection, reading: Reading, election: Election, *, by_time: bool) -> SelectionError:
     unvoted = unvoted_in_shares(election)
     if unvoted:
+        came = (
+            f"{count_of(unvoted, 'entry')} {'comes' if unvoted == 1 else 'come'} from split runs, which cast no votes"
+        )
+        if by_time:
+            return SelectionError(
+                f"no timings on {selection.arch}: {came}, and no candidate was timed. See registry status"
+            )
         return SelectionError(
-            f"no votes on {selection.arch}: {count_of(unvoted, 'entry')} come from split runs, which cast no votes. "
-            "Elect by time with --policy fastest or --policy minimax"
+            f"no votes on {selection.arch}: {came}. Elect by time with --policy fastest or --policy minimax"
         )
     known = _recorded_archs(reading)
     if selection.arch in known:
         return SelectionError(f"no votes on {selection.arch} match the filters; registry runs lists the recorded runs")
+    if not selection.curated and reading.scalars(queries.origins.choice_count())[0]:
+        return SelectionError(
+            f"no votes were recorded on {selection.arch}, and curated choices do not vote; --curated counts each of them as a "
+            "vote"
+        )
     shown = list_some(known) if known else "none (registry runs also lists withdrawn runs)"
     return SelectionError(
         f"no votes were recorded on {selection.arch}; architectures with votes: {shown}. Timings do not vote, nor do "

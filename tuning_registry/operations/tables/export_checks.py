@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from tuning_registry.errors import SelectionError
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.names import ANY_KEY, bare_name
+from tuning_registry.operations.election.shares import SharedEntry
 from tuning_registry.operations.election.tally import EntryVotes
 from tuning_registry.operations.election.winners import Election
 from tuning_registry.operations.tables.change_evidence import with_evidence
@@ -74,18 +75,24 @@ def refuse_gaps(election: Election) -> None:
     """Refuse to elect by time an entry that ranks timed in shares, while no rank has timed some of its candidates.
 
     Raises:
-        SelectionError: Counts entries and candidates, and names the first.
+        SelectionError: Counts entries and candidates.
     """
     timed = (Policy.FASTEST, Policy.MINIMAX)
     entries = [entry for entry in election.entries if entry.decided_by in timed and entry.shape in election.shares]
-    gaps = [gap for gap in map(election.shares.entry, (entry.shape for entry in entries)) if gap.untimed]
+    shared = [election.shares.entry(entry.shape) for entry in entries]
+    gaps = [(gap, left) for gap in shared if (left := _untimed(gap, election.overrides))]
     if gaps:
-        untimed = sum(len(gap.untimed) for gap in gaps)
+        untimed = sum(left for _, left in gaps)
         raise SelectionError(
-            f"no rank of a split run has timed {count_of(untimed, 'candidate')} of {count_of(len(gaps), 'entry')} (first: "
-            f"{gaps[0].kernel} {gaps[0].key}). Nothing was written. Run the job again with the same --split and "
-            "--record-path, which times only what is missing. registry status lists it"
+            f"split runs have not timed {count_of(untimed, 'candidate')} of {count_of(len(gaps), 'entry')}, listed by registry "
+            "status. Nothing was written. Run the job again with the same --split and --record-path, or pin the entries"
         )
+
+
+def _untimed(entry: SharedEntry, overrides: Overrides) -> int:
+    """How many candidates that are not banned no rank has timed."""
+    banned = overrides.banned(entry.arch, entry.kernel, entry.key)
+    return sum(text not in banned for text in entry.untimed)
 
 
 def unvoted_in_shares(election: Election) -> int:

@@ -158,6 +158,8 @@ def _filters(selection: Selection, options: ExportOptions) -> dict[str, Any]:
         "source": selection.source,
         "triton": selection.triton,
         "package": dict(selection.packages),
+        "device": selection.device,
+        "curated": True if selection.curated else None,
         "min_votes": options.min_votes if options.min_votes != 1 else None,
         "min_agreement": options.min_agreement or None,
         "ties": str(options.ties) if options.ties != Ties.TEXT else None,

@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from tuning_registry.errors import printable
+from tuning_registry.formats.compile_file import CompileData
 from tuning_registry.model.results import Result
 from tuning_registry.operations.election.generalizing import Saving
+from tuning_registry.operations.election.timings import Sample
 from tuning_registry.operations.tables.evidence import Evidence
 from tuning_registry.wording import count_of
 
@@ -39,9 +41,14 @@ class Export(Result):
         in_shares: Elected entries from split runs.
         fewest_ranks: Of their candidates, the least number of ranks that timed one; 0 without such entries.
         most_ranks: The largest number.
-        unvoted: Entries from split runs that this policy cannot elect, since they have no votes.
+        unvoted: Entries from split runs that this policy cannot elect: they have no votes, or not even timings.
+        other_kinds: Entries left out because their config is not a Triton config.
+        other_devices: Entries left out because they are for one device, and others for the architecture.
         saving: The effect of generalizing; None if it was not asked for.
+        compile_data: What the table's kernels need to be compiled before they are launched; false if nothing is known, or
+            if it was not asked for.
         devices: Recordings by device, largest share first.
+        sample: Which part of the timings the table rests on; None if on all, or if it needed none.
     """
 
     data: bytes
@@ -62,9 +69,13 @@ class Export(Result):
     fewest_ranks: int
     most_ranks: int
     unvoted: int
+    other_kinds: int
+    other_devices: int
     saving: Saving | None
     evidence: Evidence
+    compile_data: CompileData
     devices: Mapping[str, int]
+    sample: Sample | None = None
 
     @property
     def digest(self) -> str:
@@ -96,6 +107,8 @@ class Export(Result):
             "fewest_ranks",
             "most_ranks",
             "unvoted",
+            "other_kinds",
+            "other_devices",
         )
         return {
             "arch": self.payload["arch"],
@@ -104,7 +117,9 @@ class Export(Result):
             **{name: getattr(self, name) for name in counts},
             "saving": None if self.saving is None else asdict(self.saving),
             "evidence": {"keys": self.evidence.keys, "bytes": self.evidence.size},
+            "compile_data": {"entries": self.compile_data.keys, "kernels": len(self.compile_data.kernels)},
             "devices": dict(self.devices),
+            **(self.sample.to_dict() if self.sample else {}),
         }
 
     def __str__(self) -> str:

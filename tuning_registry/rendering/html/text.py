@@ -45,13 +45,13 @@ def milliseconds(value: float | None) -> str:
 
 def entry_id(entry: EntryVotes) -> str:
     """The anchor of an entry: equal on every page that has it."""
-    text = "\0".join(entry.shape)
+    text = "\0".join(entry.shape if entry.device else entry.shape[:-1])  # the same as before entries had devices
     return "e-" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
 
 
 def versions_of(entry: EntryVotes) -> str:
-    """Architecture and version group: `sm90 Triton 3.6.0 fla 0.6.0`."""
-    parts = (entry.arch, f"Triton {entry.triton}" if entry.triton else "", entry.package, entry.version)
+    """Architecture, device and version group: `sm90 Triton 3.6.0 fla 0.6.0`."""
+    parts = (entry.arch, entry.device, f"Triton {entry.triton}" if entry.triton else "", entry.package, entry.version)
     return " ".join(filter(None, parts))
 
 

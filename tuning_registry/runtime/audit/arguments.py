@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -43,7 +43,7 @@ def tensors_of(call: Call) -> list[Any]:
         NotAuditable: An argument may lead to memory that cannot be copied, or to other ranks.
     """
     if _is_linked_to_others(call):
-        raise NotAuditable("the kernel may talk to other ranks")
+        raise NotAuditable("the kernel may communicate with other ranks")
     found = []
     for name, value in call.arguments.items():
         if type(value) in (torch.Tensor, torch.nn.Parameter):
@@ -77,7 +77,7 @@ def memory_of(tensors: Iterable[Any]) -> list[Memory]:
     end = 0
     for start, size in sorted(found):
         if start < end:
-            raise NotAuditable("two storages share a part of their memory")
+            raise NotAuditable("two of its tensors' storages overlap in memory")
         if start % _ALIGNMENT:
             raise NotAuditable(f"a tensor's memory is not aligned to {_ALIGNMENT} bytes")
         end = start + size
@@ -104,20 +104,20 @@ def plain_arguments(call: Call) -> dict[str, str]:
 
 def _check_tensor(name: str, tensor: Any) -> None:
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
-        raise NotAuditable(f"{name} is not an ordinary tensor")
+        raise NotAuditable(f"{name} is not an ordinary dense tensor")
     if tensor.is_pinned():
-        raise NotAuditable(f"{name} is in pinned memory of the host")
+        raise NotAuditable(f"{name} is in pinned host memory")
     storage = tensor.untyped_storage()
     held = storage.nbytes()
     if not tensor.numel():
         return
     end = tensor.storage_offset() + sum((n - 1) * step for n, step in zip(tensor.size(), tensor.stride(), strict=True))
     if (end + 1) * tensor.element_size() > held:
-        raise NotAuditable(f"the storage of {name} is freed")
+        raise NotAuditable(f"the storage of {name} was freed")
     module = sys.modules.get("torch.distributed._symmetric_memory")
     is_symmetric = getattr(module, "is_symm_mem_tensor", None)
     if is_symmetric is not None and is_symmetric(tensor):
-        raise NotAuditable(f"{name} is memory that ranks share")
+        raise NotAuditable(f"{name} is in memory that ranks share")
 
 
 def _check_other(name: str, value: Any) -> None:
@@ -127,13 +127,15 @@ def _check_other(name: str, value: Any) -> None:
         raise NotAuditable(f"{name} is a tensor descriptor")
     if hasattr(value, "data_ptr"):
         raise NotAuditable(f"{name} is a {type(value).__name__} that points to memory")
+    if isinstance(value, Iterator):
+        raise NotAuditable(f"{name} can be read only once")
     if isinstance(value, list | tuple):
         for item in value:
             if isinstance(item, torch.Tensor) or hasattr(item, "data_ptr"):
                 raise NotAuditable(f"{name} is a {type(value).__name__} of tensors")
             _check_other(name, item)
     if type(value) is int and _LOWEST_ADDRESS <= value < _HIGHEST_ADDRESS and value % _ALIGNMENT == 0:
-        raise NotAuditable(f"{name} looks like an address")
+        raise NotAuditable(f"{name} may be a memory address")
 
 
 def _is_linked_to_others(call: Call) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final
@@ -48,7 +49,7 @@ def audit(call: Call, candidates: Sequence[Any], *, seeded: bool, limit_bytes: i
     except NotAuditable as reason:
         return AuditedEntry(skipped=str(reason))
     except torch.cuda.OutOfMemoryError:
-        return AuditedEntry(skipped="the device has no memory left for copies")
+        return AuditedEntry(skipped="there is not enough device memory for copies")
 
 
 class _Audit:
@@ -65,9 +66,9 @@ class _Audit:
             raise NotAuditable("its tensors are empty")
         needed = bytes_needed(memory)
         if needed > limit_bytes:
-            raise NotAuditable(f"copies would take {needed} bytes, more than audit_memory")
+            raise NotAuditable(f"copies would take {needed:,} bytes, more than audit_memory allows")
         if holds_addresses(memory):
-            raise NotAuditable("a tensor holds addresses")
+            raise NotAuditable("a tensor may hold memory addresses")
         self._call = call
         self._seeded = seeded
         self._originals = [Original(one, number if seeded else None) for number, one in enumerate(memory)]
@@ -168,6 +169,8 @@ class _Audit:
                 candidate.pre_hook(named)
                 options = candidate.all_kwargs()  # a hook may change its config
             autotuner.fn.run(*copies.args, **copies.kwargs, **options)
+        except torch.cuda.OutOfMemoryError:  # perhaps because of the copies
+            raise
         except Exception as error:  # noqa: BLE001 - Triton reports it when it times the candidate
             debug("audit: %s fails with %s: %s: %s", self._call.kernel, candidate, type(error).__name__, error)
             return False
@@ -183,7 +186,8 @@ def _undisturbed() -> Iterator[None]:
     """Hide our operations from autograd and from modes of the job, and keep its random generators as they are."""
     modes = import_module("torch.utils._python_dispatch")
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-    state = random.getstate()
+    numpy = sys.modules.get("numpy.random")
+    state, numpy_state = random.getstate(), numpy and numpy.get_state()
     with (
         torch.no_grad(),
         torch._C.DisableTorchFunction(),  # noqa: SLF001 - the public context manager covers subclasses only
@@ -194,6 +198,8 @@ def _undisturbed() -> Iterator[None]:
             yield
         finally:
             random.setstate(state)
+            if numpy:
+                numpy.set_state(numpy_state)
 
 
 def _short_digest(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tuning_registry.errors import LaunchError
 from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.model.canonical import dump_json, live_config_text, text_digest
 from tuning_registry.model.names import bare_name
@@ -25,7 +26,7 @@ from tuning_registry.runtime.inductor.notes import VERSION, CompiledCall, Compil
 from tuning_registry.runtime.inductor.seams import Plan, Seam
 from tuning_registry.runtime.job.devices import loaded_torch
 from tuning_registry.runtime.job.place import current_place
-from tuning_registry.runtime.pinning.decision import Decision
+from tuning_registry.runtime.pinning.decision import BANNED, Decision
 from tuning_registry.runtime.session import Session
 from tuning_registry.runtime.triton import coverage, watch
 from tuning_registry.runtime.triton.keys import kernel_name
@@ -96,9 +97,13 @@ class CompiledLaunches:
             return None
         decisions: list[Decision[Any]] = []
         pruned: list[Any] = []
-        if self._session.pins and self._policy.in_scope(defined.call.kernel):
+        name = defined.call.kernel
+        if self._session.pins and self._policy.in_scope(name):
             pruned = unique(defined.candidates)
-            if defined.is_dynamic:
+            if defined.is_dynamic and self._times_misses(name):
+                # One choice of Inductor then serves all sizes, so it must be banned for none of them.
+                pruned = self._session.never_banned(name, pruned)
+            elif defined.is_dynamic:
                 pruned = self._session.candidates_of_any_key(defined.call, pruned)
             else:
                 decisions = self._session.decide_compiled(defined.call, pruned)
@@ -197,9 +202,14 @@ class CompiledLaunches:
                 self._session.note_compiled(call, key, decision._replace(miss=wanted.miss))
                 return by_candidate[decision.candidate]
         allowed = self._session.allowed(call, kernel.candidates)
-        warn_once(("failed", call.kernel, key), "%s, key %s: the config that was chosen did not compile under torch.compile, or "
-                  "does not fit the device; launching another one. Record this key and export it.", call.kernel, key)  # fmt: skip
-        return next((one for one in launchers if kernel.find(one.config) in allowed), launchers[0])
+        for launcher in launchers:
+            if any(kernel.find(launcher.config) is candidate for candidate in allowed):
+                warn_once(("failed", call.kernel, key), "%s, key %s: the config that was chosen did not compile under torch.compile, "
+                          "or does not fit the device; launching another one. Record this key and export it.",
+                          call.kernel, key)  # fmt: skip
+                return launcher
+        raise LaunchError(f"{call.kernel}, key {key}: none of the configs that compiled under torch.compile may be launched, "
+                          "because the table bans them", BANNED)  # fmt: skip
 
     def choose(self, autotuner: Any) -> None:
         """Warn if Inductor is about to time a kernel that should be pinned."""

@@ -137,7 +137,7 @@ class Seams:
     def _settled(self) -> Handler | None:
         """The handler, once the mode of its policy is settled."""
         if self._handler is not None:
-            guarded("settling the mode", self._handler.settle)
+            guarded("choosing the mode", self._handler.settle)
         return self._handler
 
     def _make_key(self, original: Any) -> Any:

@@ -1,8 +1,9 @@
-"""What NVIDIA's management library says about a device: driver, maximum clocks, power limit. It creates no context."""
+"""What NVIDIA's management library says about a device: driver, clocks, power limit, architecture. It creates no context."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 _LIBRARY: Final = "libnvidia-ml.so.1"
@@ -34,6 +35,33 @@ def ask_management(uuid: str | None) -> Management:
         return Management()
     finally:
         library.nvmlShutdown()
+
+
+def management_arch() -> str | None:
+    """The architecture of this machine's devices (`sm90`); None if there are none, or several kinds. Never raises."""
+    try:
+        library = ctypes.CDLL(_LIBRARY)
+        if library.nvmlInit_v2() != 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    try:
+        kinds = set(_capabilities(library))
+    except AttributeError:  # a function that this release of the library lacks
+        return None
+    finally:
+        library.nvmlShutdown()
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _capabilities(library: Any) -> Iterator[str]:
+    count, device, major, minor = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+    library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    for index in range(count.value):
+        if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)) == 0:
+            asked = library.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor))
+            if asked == 0:
+                yield f"sm{major.value}{minor.value}"
 
 
 def _ask(library: Any, uuid: str | None) -> Management:

@@ -93,8 +93,8 @@ def current_place(environ: Mapping[str, str] | None = None) -> Place:
         environ: Defaults to the environment of the process.
     """
     memory = _own_memory()
-    distributed = guarded("asking the process group", process_group)
-    found = None if distributed is None else guarded("asking the process group", _place_in_group, distributed)
+    distributed = guarded("querying the process group", process_group)
+    found = None if distributed is None else guarded("querying the process group", _place_in_group, distributed)
     if found is not None and distributed is not None:
         memory.group, memory.handle = found, _reference(_world(distributed))
     place = memory.group or _launched_place(os.environ if environ is None else environ)

@@ -52,7 +52,7 @@ class Decision(NamedTuple, Generic[C]):
 
 def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[C], table: TunedTable,
            policy: AutotunePolicy, rank: int = 0, *, other_spellings: Sequence[str] = (),
-           failed: Sequence[C] = ()) -> Decision[C]:  # fmt: skip
+           failed: Sequence[C] = (), may_time: bool = True) -> Decision[C]:  # fmt: skip
     """Decide which candidate to launch.
 
     The table entry decides, be it of this key or of `*`. Without one, the policy's block sizes decide, then `on_miss`:
@@ -70,6 +70,7 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
         rank: Used for chaos only: ranks of different parity get different candidates.
         other_spellings: Keys that other tools write for the same call.
         failed: Candidates that were decided on earlier and did not run; the next choice of the same rule is made.
+        may_time: Whether Triton may be left to time the candidates.
 
     Raises:
         LaunchError: There is no entry, no block sizes apply, and `on_miss` is `error`; or every candidate is banned.
@@ -90,9 +91,10 @@ def decide(kernel: str, key: str | None, configs: Sequence[C], pruned: Sequence[
     stated = _stated(_in_declaration_order(configs, left), policy.block_sizes_of(kernel))
     if stated:
         return Decision(min(stated, key=static_estimate), "block_sizes", miss)
-    if (policy.is_invariant(kernel) or policy.on_miss == "tune") and len(pruned) > 1:
+    is_timed = (policy.is_invariant(kernel) or policy.on_miss == "tune") and len(pruned) > 1
+    if is_timed and may_time:
         return Decision(None, "timed", miss)
-    if policy.on_miss == "error":
+    if policy.on_miss == "error" and not is_timed:
         raise LaunchError(
             f"no config to pin for {kernel}, key {key or '(none)'}, on {table.arch}: {miss} ({describe_table(table)}). "
             f"{WHY_AMBIGUOUS if miss == AMBIGUOUS else 'Record this key and export it'}, set block_sizes, or set on_miss to "
@@ -116,7 +118,7 @@ def all_banned(kernel: str, key: str | None, table: TunedTable, other_spellings:
     banned = "; ".join(short_config(text) for text in sorted(table.bans.at(kernel, key, other_spellings)))
     return (
         f"the table bans every candidate of {kernel} for key {key or '(none)'}, on {table.arch}, so nothing was launched "
-        f"({describe_table(table)}). Banned: {banned}. Lift a ban with `registry lift` and export again, or pin a config."
+        f"({describe_table(table)}). Banned: {banned}. Lift a ban with registry lift and export again, or pin a config."
     )
 
 
@@ -125,21 +127,24 @@ def cheapest(configs: Sequence[C], pruned: Sequence[C]) -> C:
     return min(_in_declaration_order(configs, pruned), key=static_estimate)
 
 
-def named_candidates(kernel: str, configs: Sequence[C], pruned: Sequence[C], table: TunedTable) -> list[C]:
-    """The candidates that entries of a kernel name, and the two with the lowest static estimates, for any key.
+def named_candidates(
+    kernel: str, configs: Sequence[C], pruned: Sequence[C], table: TunedTable, safe: Sequence[C]
+) -> list[C]:
+    """The candidates that entries of a kernel name for any key, and the two safe ones with the lowest static estimates.
 
     Args:
         kernel: Qualified kernel name.
         configs: The kernel's candidates in declaration order.
         pruned: Those to choose from.
         table: The table of the architecture.
+        safe: Those that no key bans.
     """
     keys: dict[str, str] = {}
     for name in (kernel, bare_name(kernel)):
         for key, text in table.texts.get(name, {}).items():
             keys.setdefault(text, key)
     found = [table.find(kernel, key, pruned).candidate for key in keys.values()]
-    found += sorted(_in_declaration_order(configs, pruned), key=static_estimate)[:2]
+    found += sorted(_in_declaration_order(configs, safe), key=static_estimate)[:2]
     return [candidate for candidate in pruned if any(candidate is one for one in found)]
 
 

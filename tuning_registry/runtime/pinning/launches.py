@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tuning_registry.errors import LaunchError
-from tuning_registry.formats.config_classes import ConfigSet
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.model.canonical import live_config_text
 from tuning_registry.model.names import ANY_KEY
@@ -27,6 +26,7 @@ from tuning_registry.runtime.pinning.decision import (
 from tuning_registry.runtime.pinning.tables import TableSource
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.runtime.triton.keys import Call
+from tuning_registry.runtime.triton.pruning import prunes_its_own_way
 from tuning_registry.runtime.triton.watch import Launch
 
 _ERROR_LENGTH = 200  # of Triton's errors, some of which quote the whole kernel
@@ -122,7 +122,7 @@ class Pinning:
                 f"{kernel} could not be pinned because of a fault in tuning_registry itself; the log describes the fault. "
                 "To launch it anyway, set on_miss to nearest.", FAULT,
             )  # fmt: skip
-        allowed = self._never_banned(kernel, arch, pruned)
+        allowed = self.never_banned(kernel, arch, pruned)
         candidate = guarded("estimating costs", cheapest, call.autotuner.configs, allowed)
         candidate = allowed[0] if candidate is None else candidate
         place = _Place(call, arch, guarded("naming a key", self._session.key, call), pruned, {})
@@ -157,14 +157,19 @@ class Pinning:
         return [first] if second.candidate is None else [first, second]
 
     def candidates_of_any_key(self, call: Call, pruned: list[Any]) -> list[Any]:
-        """The candidates to compile for a kernel whose key is not known before its launch, of those that are not banned."""
-        kernel = call.kernel
-        allowed = list(self.allowed(call, pruned))
-        may_be_any = self._policy.chaos or self._policy.block_sizes_of(kernel) or self._policy.is_invariant(kernel)
-        if may_be_any or self._policy.on_miss == "tune":
-            return allowed
+        """The candidates to compile for a kernel that decides at each launch, because its key is not known before.
+
+        It does not depend on the key of the call, so that ranks compile the same candidates.
+        """
+        kernel, configs = call.kernel, call.autotuner.configs
         table = self._session.tables.table(self._session.devices.current().arch)
-        return named_candidates(kernel, call.autotuner.configs, allowed, table)
+        allowed = allowed_candidates(kernel, None, pruned, table)  # one key may have what is banned for another
+        if self._policy.chaos or self._policy.block_sizes_of(kernel):
+            return allowed
+        banned = table.bans.anywhere(kernel)
+        return named_candidates(
+            kernel, configs, allowed, table, [c for c in allowed if not banned.forbids(c)] or allowed
+        )
 
     def _may_give_way(self, decision: Decision[Any]) -> bool:
         """Whether another candidate is launched if a decided one does not run: not in place of an entry of the key."""
@@ -191,6 +196,21 @@ class Pinning:
             raise LaunchError(all_banned(kernel, key, table, others), BANNED)
         return left
 
+    def check_hook(self, call: Call, candidate: Any) -> None:
+        """Look a candidate up again, because its hook changed it.
+
+        Raises:
+            LaunchError: The table bans what the hook made of it.
+        """
+        arch, key = self._session.devices.current().arch, self._session.key(call)
+        table = self._session.tables.table(arch)
+        others = () if key is None else call.other_keys(key)
+        if not allowed_candidates(call.kernel, key, [candidate], table, others):
+            raise LaunchError(
+                f"the pre_hook of a config of {call.kernel} changed it to {_shown(candidate)}, which the table bans for key "
+                f"{key or '(none)'}, on {arch}, so nothing was launched", BANNED,
+            )  # fmt: skip
+
     def unknown_sizes(self) -> list[str]:
         """The parameters in the policy's block sizes that no launched kernel has; empty if nothing was decided."""
         stated = set(self._policy.block_sizes)
@@ -200,27 +220,39 @@ class Pinning:
 
     def _decide(self, place: _Place) -> Decision[Any]:
         """The decision for an autotuner, architecture and key; kept, so that every form of a call gets the same one."""
-        session, call, key, pruned, kept = self._session, place.call, place.key, place.pruned, place.kept
-        decision: Decision[Any] | None = kept.get((place.arch, key))
-        is_kept = key is not None and decision is not None and _is_among(decision.candidate, pruned)
+        session, call, key, kept = self._session, place.call, place.key, place.kept
+        decision: Decision[Any] | None = kept.get((place.arch, key)) if key is not None else None
+        is_kept = decision is not None and self._may_launch(place, decision.candidate)
         if decision is not None and is_kept and not self._policy.check_launches:
             return decision
         session.warn_if_unknown(place.arch)
         fresh = self._from_rule(place, kept.get(("failed", place.arch, key), ()) if key is not None else ())
         if key is None:
             return fresh
+        if decision is not None and fresh.candidate is not decision.candidate:
+            warn_once(("pruning", place.arch, call.kernel, key), "%s, key %s: two launches of this key prune "
+                      "differently, because pruning depends on an argument that is not in the key. The first decision "
+                      "(%s) %s; this launch %s %s", call.kernel, key, _shown(decision.candidate),
+                      "is kept" if is_kept else "is not among its candidates",
+                      "alone would get" if is_kept else "gets", _shown(fresh.candidate))  # fmt: skip
         if decision is not None and is_kept:
-            if fresh.candidate is not decision.candidate:
-                warn_once(("pruning", place.arch, call.kernel, key), "%s, key %s: two launches of this key prune "
-                          "differently, because pruning depends on an argument that is not in the key. The first decision "
-                          "(%s) is kept; this launch alone would get %s", call.kernel, key, _shown(decision.candidate),
-                          _shown(fresh.candidate))  # fmt: skip
             return decision
         # If threads decide at the same time, the first decision counts, unless pruning left each its own candidates.
         first: Decision[Any] = kept.setdefault((place.arch, key), fresh)
-        if not _is_among(first.candidate, pruned):
+        if not self._may_launch(place, first.candidate):
             first = kept[place.arch, key] = fresh
         return first
+
+    def _may_launch(self, place: _Place, candidate: Any) -> bool:
+        """Whether an earlier decision holds for a launch: pruning left the candidate, and it is not banned by now.
+
+        A ban is looked up again, because the values of a candidate may have changed.
+        """
+        if candidate is None:
+            return True
+        table = self._session.tables.table(place.arch)
+        left = [one for one in place.pruned if one is candidate]
+        return bool(left and allowed_candidates(place.call.kernel, place.key, left, table, place.others))
 
     def _from_rule(self, place: _Place, failed: tuple[Any, ...]) -> Decision[Any]:
         """What the rule decides when the `failed` candidates do not run."""
@@ -233,11 +265,25 @@ class Pinning:
             return Decision(place.pruned[0], "single")
         self._parameters.update(dict.fromkeys((name for config in configs for name in config.kwargs), True))
         rank = current_place().rank if self._policy.chaos else 0
+        # Such a class may put a banned candidate back, and Triton launches it if no candidate can be timed.
+        may_time = not (table.bans.may_touch(call.kernel) and prunes_its_own_way(call.autotuner))
         decision = decide(call.kernel, key, configs, place.pruned, table, self._policy, rank,
-                          other_spellings=place.others, failed=failed)  # fmt: skip
-        if decision.candidate is None and table.bans.may_touch(call.kernel):
-            _forget_banned(call.autotuner, table.bans.at(call.kernel, key, place.others))
+                          other_spellings=place.others, failed=failed, may_time=may_time)  # fmt: skip
+        is_tuned = self._policy.on_miss == "tune" or self._policy.is_invariant(call.kernel)
+        if is_tuned and not may_time and decision.source in {"nearest", "min_cost"}:
+            warn_once(("own pruning", call.kernel), "%s is not timed, because its class overrides prune_configs, so Triton could "
+                      "launch a config that the table bans", call.kernel)  # fmt: skip
         return decision
+
+    def _forget_banned(self, place: _Place) -> None:
+        """Take banned configs out of Triton's cache of winners, into which others put them: before install, or later."""
+        cache = getattr(place.call.autotuner, "cache", None)
+        if not isinstance(cache, dict):
+            return
+        banned = self._session.tables.table(place.arch).bans.at(place.call.kernel, place.key, place.others)
+        for key, config in list(cache.items()):
+            if banned.forbids(config):
+                cache.pop(key, None)
 
     def _launch(self, place: _Place, decision: Decision[Any], failed: tuple[Any, ...] = ()) -> Launch:
         session, call = self._session, place.call
@@ -253,15 +299,20 @@ class Pinning:
         def give_way(error: BaseException) -> Launch | None:
             return self._give_way(place, decision, failed, error)
 
-        if decision.candidate is None:
+        is_single, is_left = len(call.autotuner.configs) == 1, decision.candidate is None
+        has_bans = (is_single or is_left) and session.tables.table(place.arch).bans.may_touch(call.kernel)
+        if is_left:
+            if has_bans:
+                self._forget_banned(place)
             guarded("noting a choice", succeeded)
-        is_single = len(call.autotuner.configs) == 1
         # A tensor as a key value equals only itself: a pin for it would keep the tensor alive and never be found.
         lasts = place.key is not None or not call.has_tensor_key
         if self._policy.check_launches and not is_single:
             lasts = False
         elif is_single:  # its pin holds for every key, which a ban of one key does not
-            lasts = not session.tables.table(place.arch).bans.may_touch(call.kernel)
+            lasts = not has_bans
+        elif is_left:  # Triton launches what is in its cache, into which others may put a banned config at any time
+            lasts = lasts and not has_bans
         return Launch(decision.candidate, lasts, succeeded, give_way)
 
     def _give_way(self, place: _Place, decision: Decision[Any], failed: tuple[Any, ...],
@@ -304,7 +355,7 @@ class Pinning:
             warn_once(("bare name", name), "the table's entries for %s have no module, so they serve several kernels: %s. "
                       "Record again: new recordings have qualified names.", name, " and ".join(sorted(served)))  # fmt: skip
 
-    def _never_banned(self, kernel: str, arch: str, pruned: list[Any]) -> list[Any]:
+    def never_banned(self, kernel: str, arch: str, pruned: list[Any]) -> list[Any]:
         """The candidates that are not banned for any key of a kernel.
 
         Raises:
@@ -318,20 +369,6 @@ class Pinning:
         if not left:
             raise LaunchError(f"the table bans every candidate of {kernel}, so nothing was launched", BANNED)
         return left
-
-
-def _forget_banned(autotuner: Any, banned: ConfigSet) -> None:
-    """Take banned configs out of Triton's cache of winners, which may have been filled before `install`."""
-    cache = getattr(autotuner, "cache", None)
-    if not isinstance(cache, dict):
-        return
-    for key, config in list(cache.items()):
-        if banned.forbids(config):
-            cache.pop(key, None)
-
-
-def _is_among(candidate: Any, pruned: list[Any]) -> bool:
-    return candidate is None or any(candidate is other for other in pruned)
 
 
 def _shown(candidate: Any) -> str:

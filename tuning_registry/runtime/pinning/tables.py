@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tuning_registry.errors import LaunchError, PolicyError, RegistryError
-from tuning_registry.formats.loader import load
+from tuning_registry.formats.loader import load, warn_of_faults
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.locations import TABLE_PATH_VARIABLE
 from tuning_registry.log import warn
@@ -31,6 +32,9 @@ class TableSource:
 
     Args:
         policy: Its table paths are made absolute here, since a script may change its folder before the first launch.
+
+    Attributes:
+        on_found: Called with each table that a launch is looked up in, before the launch.
     """
 
     def __init__(self, policy: AutotunePolicy) -> None:
@@ -46,6 +50,7 @@ class TableSource:
         self._stated: Path | None = None  # the stated file for the policy's architecture
         self._is_at_work = False
         self._prepared: set[int] = set()
+        self.on_found: Callable[[TunedTable], None] | None = None
 
     def check(self) -> None:
         """Read the tables that the policy names, and reject paths that cannot be used.
@@ -116,20 +121,40 @@ class TableSource:
 
     def _find(self, arch: str) -> TunedTable:
         """Find, check and announce the table of an architecture."""
-        file = self._stated_file(arch)
+        # What was found at install holds, even if the file is gone by now.
+        file = self._stated if self._stated is not None and arch == self._policy.arch else self._stated_file(arch)
         for path in self.paths if file is not None else ():
             if file in {path, path / f"{arch}.json"}:
                 break
             if path.is_dir():
                 warn("%s holds no %s.json; searching further", path, arch)
-        table = load(arch, self.paths if file is None else [file], read=self._read)
+        if file is None:
+            table = load(arch, self.paths, read=self._read, variable=False)  # its paths are among ours, made absolute
+        else:
+            table = self._read(file)
+            guarded("describing the table", warn_of_faults, table, file)
         self._check_digest(table)
         # Threads may load it at the same time; all use the first one that is stored.
         mine, table = table, self._tables.setdefault(arch, table)
         if table is mine:
             guarded("describing the table", self._announce, table)
             guarded("preparing recorded keys", self._prepare, table)
+            if self.on_found is not None:
+                guarded("using a table", self.on_found, table)
         return table
+
+    def expected(self, find_arch: Callable[[], str | None]) -> TunedTable | None:
+        """The table on the stated paths that launches will be looked up in, if that can be known before the first one.
+
+        Args:
+            find_arch: Finds the architecture of this machine's devices, if the policy does not state it.
+
+        Raises:
+            RegistryError: A stated path cannot be used any more.
+        """
+        arch = self._policy.arch or (find_arch() if self.paths else None)
+        file = self._stated_file(arch) if arch else None
+        return None if file is None else self._read(file)
 
     def _stated_file(self, arch: str) -> Path | None:
         """The file on the stated paths that holds the table of an architecture; None if only folders lack it.
@@ -163,7 +188,7 @@ class TableSource:
         expected = self._policy.expect_digest
         if expected is None or ("file" in table.provenance and self._digest(table).startswith(expected)):
             return
-        found = f"has the selection digest {self._digest(table)}" if table else "is missing"
+        found = f"has the selection digest {self._digest(table)}" if "file" in table.provenance else "is missing"
         file = table.provenance.get("file", f"the table for {table.arch}")
         raise PolicyError(f"{file} {found}, but expect_digest is {expected}")
 

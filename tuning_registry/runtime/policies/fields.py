@@ -245,6 +245,11 @@ def parse_flag(text: str) -> bool:
     return text.lower() in _TRUE
 
 
+def parse_on_off(text: str) -> bool:
+    """A flag that is on by default, so that its option takes a value."""
+    return parse_flag(text)
+
+
 def parse_audit(text: str) -> bool | str:
     """`seeded`, or a flag."""
     if text.lower() == SEEDED:

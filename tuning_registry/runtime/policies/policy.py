@@ -38,6 +38,7 @@ from tuning_registry.runtime.policies.fields import (
     parse_flag,
     parse_integer,
     parse_names,
+    parse_on_off,
     parse_paths,
     parse_split,
 )
@@ -63,7 +64,7 @@ class AutotunePolicy:
             "What to do: auto (Triton tunes as usual), record (the same, and choices are recorded), pinned (nothing is "
             "timed) or off (nothing is patched). TUNING_REGISTRY_MODE=off overrides a policy that a script installs. Default: "
             "record if a record path is given, pinned if determinism is requested, otherwise auto.",
-            one_of(MODES, optional=True), choices=MODES,
+            one_of(MODES, optional=True), choices=MODES, parse=str.lower,
         ),
     )  # fmt: skip
     modules: tuple[str, ...] = field(
@@ -100,23 +101,23 @@ class AutotunePolicy:
     record_path: StrPath | None = field(
         default=None,
         metadata=declare(
-            "Prefix of the recording files, or a database URL (sqlite:///FILE, postgresql://...). Mode record requires it; "
-            "mode pinned records its misses there, and with on_miss tune the votes on them.",
+            "Prefix of the recording files, or a database URL (sqlite:///FILE, postgresql://...). Required in mode record. "
+            "In mode pinned, misses are recorded there and, with on_miss tune, the votes on them.",
             check_record_path, metavar="PREFIX|URL",
         ),
     )  # fmt: skip
     split: int | str | None = field(
         default=None,
         metadata=declare(
-            "Share the timing of a recording run: each rank times a part of every kernel's candidates. The number of "
-            "ranks that share, or node for all ranks of a node. Such a run casts no votes; elect its table with export --policy fastest.",
+            "Number of ranks that share the timing of a recording run, or node for all ranks of a node: each rank times a part "
+            "of every kernel's candidates. Such a run casts no votes; elect its table with export --policy fastest.",
             check_split, parse=parse_split, metavar="RANKS|node",
         ),
     )  # fmt: skip
     split_repeats: int = field(
         default=2,
         metadata=declare(
-            "Number of ranks that time each candidate if the timing is shared.",
+            "With --split, number of ranks that time each candidate.",
             check_repeats, parse=parse_integer, metavar="RANKS",
         ),
     )  # fmt: skip
@@ -195,15 +196,23 @@ class AutotunePolicy:
     audit_memory: int = field(
         default=2 << 30,
         metadata=declare(
-            "Limit in bytes on the memory for copies of an audited call. Calls that need more are not audited.",
+            "Memory limit, in bytes, for copies of an audited call's tensors. Calls that need more are not audited.",
             check_bytes, parse=parse_integer, metavar="BYTES",
         ),
     )  # fmt: skip
-    torch_compile: str = field(
-        default="on",
+    torch_compile: bool = field(
+        default=True,
         metadata=declare(
-            "Kernels under torch.compile: on records and pins them like other launches, off leaves Inductor alone.",
-            one_of(("on", "off")), choices=("on", "off"),
+            "Record and pin kernels under torch.compile like other launches. 0 leaves Inductor alone.",
+            check_flag, parse=parse_on_off, metavar="1|0",
+        ),
+    )  # fmt: skip
+    compile_ahead: bool = field(
+        default=True,
+        metadata=declare(
+            "Compile the table's kernels in the background of a pinned job, from the file that export writes beside the "
+            "table; while recording, keep what that file needs. 0 turns both off.",
+            check_flag, parse=parse_on_off, metavar="1|0",
         ),
     )  # fmt: skip
     chaos: bool = field(

@@ -14,10 +14,10 @@ from tuning_registry.runtime.job.nvml import ask_management
 
 def find_hardware(device: Device) -> Hardware:
     """Ask the loaded libraries. Imports nothing, starts no process, and creates no context on a device; never raises."""
-    management = guarded("asking the management library", ask_management, device.uuid)
+    management = guarded("querying the management library", ask_management, device.uuid)
     return Hardware(
-        cuda=guarded("asking torch for its CUDA version", _cuda_version),
-        ptxas=guarded("asking Triton for its assembler", _ptxas_version),
+        cuda=guarded("reading the CUDA version of torch", _cuda_version),
+        ptxas=guarded("reading the assembler version of Triton", _ptxas_version),
         **(management._asdict() if management is not None else {}),
     )
 

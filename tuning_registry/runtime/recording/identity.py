@@ -62,6 +62,11 @@ class Identity:
         return self._is_separate and not current_place().certain
 
     @property
+    def separate_run(self) -> str:
+        """The name under which this process counts if another process of the run has its rank."""
+        return f"{self._run}.{self._suffix}"
+
+    @property
     def is_open(self) -> bool:
         """Whether a process group that appears may still change run or rank."""
         place = current_place()
@@ -71,11 +76,7 @@ class Identity:
         """Run and place. If a process group has appeared meanwhile, its ranks first agree on one run."""
         place = current_place()
         if not place.certain:
-            return (
-                (f"{self._run}.{self._suffix}", Place(0, None, certain=False))
-                if self._is_separate
-                else (self._run, place)
-            )
+            return (self.separate_run, Place(0, None, certain=False)) if self._is_separate else (self._run, place)
         if not self._is_shared and place.world_size != 1:
             self._agree()
         return self._run, place

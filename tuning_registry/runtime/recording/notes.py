@@ -13,7 +13,7 @@ from tuning_registry.formats.recording_writer import observation_text, set_text,
 from tuning_registry.formats.recordings import SECTIONS
 from tuning_registry.formats.sections import read_entries
 from tuning_registry.model.names import lookup_key
-from tuning_registry.model.records import TWO_SOURCES, ByEntry, Observation, TimedCandidates
+from tuning_registry.model.records import TWO_SOURCES, Observation, TimedCandidates
 from tuning_registry.runtime.guard import guarded, warn_once
 from tuning_registry.wording import count_of
 
@@ -76,7 +76,7 @@ class Notes:
     def _sort_in(self) -> None:
         """Sort what launches have appended into entries; the caller holds the lock."""
         while self._fresh:
-            guarded("keeping a choice", self._keep, self._fresh.popleft())
+            guarded("storing a choice", self._keep, self._fresh.popleft())
 
     def _keep(self, note: _Note) -> None:
         arch, kernel, key = note.entry
@@ -94,8 +94,8 @@ class Notes:
         elif note.vote is not None:
             if place in self._votes:  # the first vote counts, with its timings: a recording only grows
                 if self._votes[place] != note.vote:
-                    warn_once(("two votes", place), "%s was tuned twice for key %s, with different winners; the first "
-                              "winner votes", kernel, key)  # fmt: skip
+                    warn_once(("two votes", place), "%s was tuned twice for key %s, with different winners; only the "
+                              "first winner counts", kernel, key)  # fmt: skip
                 return
             self._votes[place] = note.vote
             self._observations.pop(place, None)
@@ -130,7 +130,7 @@ class Notes:
             self._sort_in()
             return dict(self._sources)
 
-    def sections(self) -> dict[str, ByEntry[Any]]:
+    def sections(self) -> dict[str, Any]:
         """The present state, by field of `Recording`."""
         with self._lock:
             self._sort_in()

@@ -1,4 +1,4 @@
-"""Recording the choices of this rank to one valid version 2 recording, or to a database at exit."""
+"""Recording the choices of this rank to one valid version 2 recording, which is handed in to a database if there is one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tuning_registry.formats.hand_ins import pack_hand_in
 from tuning_registry.formats.loader import installed_triton
 from tuning_registry.formats.recording_writer import recording_chunks
 from tuning_registry.locations import absolute_location, is_url, shown_url, user_folder
@@ -40,12 +41,13 @@ from tuning_registry.runtime.job.place import (
 )
 from tuning_registry.runtime.recording.audits import Audits
 from tuning_registry.runtime.recording.background_writer import INTERVAL_S, BackgroundWriter
+from tuning_registry.runtime.recording.compiled import Compiled
 from tuning_registry.runtime.recording.facts import find_hardware
+from tuning_registry.runtime.recording.hand_in import BUDGET_S, HandIn
 from tuning_registry.runtime.recording.identity import Identity
 from tuning_registry.runtime.recording.notes import Entry, Notes
 from tuning_registry.runtime.recording.owners import Owners, is_importable
 from tuning_registry.runtime.recording.recording_file import RecordingFile
-from tuning_registry.runtime.recording.sink import RETRY_BUDGET_S, write_with_retries
 from tuning_registry.runtime.recording.split import Split, earlier_recordings
 from tuning_registry.runtime.recording.tunings import (
     NOT_FOLLOWED,
@@ -60,7 +62,7 @@ from tuning_registry.runtime.triton.share import Share
 from tuning_registry.runtime.triton.watch import SINGLE, TIMED, Tuning
 
 _STALL_S: Final = 10.0  # how long the exit waits for a file system that makes no progress
-_LAST_TRY_S: Final = 3.0  # beyond the retry budget, for a database driver to give up
+_LAST_TRY_S: Final = 3.0  # beyond the budget of the last hand-in, for a database driver to give up
 
 
 class Recorder:
@@ -86,7 +88,7 @@ class Recorder:
         self._url = absolute_location(record_path) if is_url(record_path) else None
         self._prefix = _waiting_folder(self._url) / "rec" if self._url else Path(record_path).expanduser().absolute()
         if self._url is None:
-            guarded("looking at the folder of the recording", _warn_if_not_writable, self._prefix.parent)
+            guarded("checking the folder of the recording", _warn_if_not_writable, self._prefix.parent)
         self._source = source
         self._interval_s = interval_s
         self.device = Device()  # that the last choice was made on; set by the caller
@@ -102,10 +104,12 @@ class Recorder:
         self._modules_seen: set[str] = set()
         self._notes = Notes()
         self._audits = Audits()
+        self._compiled = Compiled()
         self._writer = BackgroundWriter(self._write, self._interval_s, self._complete, stall_s=_STALL_S)
         self._file = RecordingFile(self._prefix, self._beat)
         self._finished = False
-        self._is_present = self._is_delivered = False
+        self._is_present = False
+        self._hand_in = HandIn(self._url, self._payload, self._may_change_place) if self._url else None
         self._split = self._split.afresh()
 
     def start_in_child(self) -> None:
@@ -192,10 +196,13 @@ class Recorder:
 
     def keep(self, entry: Entry, tuning: Tuning) -> None:
         """Record Triton's choice: a vote if it was timed here, otherwise an observation with the reason."""
-        timings = timings_of(tuning.timings)
+        timings = timings_of(entry[1], tuning.timings)
         config = None if tuning.winner is None else live_config_text(tuning.winner)
         source = guarded("reading the source of a kernel", source_hash, tuning.autotuner)
-        has_time = all(timing.median_ms is not None for timing in timings if timing.config == config)
+        if config is not None and tuning.compiled is not None and live_config_text(tuning.compiled[0]) == config:
+            # Before the vote, so that no state of the recording has one without it.
+            self._compiled.keep(entry, config, tuning.compiled[1])
+        has_time = any(timing.median_ms is not None for timing in timings if timing.config == config)
         if isinstance(tuning.candidates, Share):
             self.observe(entry, config, REASONS.get(tuning.origin, IN_SHARE), timings, source)
         elif tuning.origin != TIMED or (config is not None and not has_time):
@@ -228,7 +235,7 @@ class Recorder:
         return Recording("", self._header(), **self._notes.sections())
 
     def finish(self, wait_s: float | None = None) -> None:
-        """Write the last state, and insert it into the database if there is one; later calls wait for that.
+        """Write the last state, and hand in what is new if there is a database; later calls wait for that.
 
         Args:
             wait_s: Return after this many seconds; the rest happens in the background. None waits for as long
@@ -248,7 +255,7 @@ class Recorder:
         """Find the packages of new kernels and the process group, without delaying a write.
 
         Returns:
-            Whether a process group may still appear.
+            Whether a process group may still appear, or a hand-in is due later.
         """
         kernels = self._notes.kernels()
         if self._owners.miss(kernels):
@@ -258,7 +265,8 @@ class Recorder:
             self._writer.touch()
         self._look_at_modules(kernels)
         self._identity.join_group()
-        return self._identity.is_open
+        is_waiting = self._hand_in is not None and guarded("handing in", self._hand_in.attend)
+        return self._identity.is_open or bool(is_waiting)
 
     def _look_at_modules(self, kernels: Iterable[str]) -> None:
         """Warn about kernels whose module other processes cannot have under the same name."""
@@ -267,15 +275,15 @@ class Recorder:
             if top in self._modules_seen or top in {"", "__main__"}:
                 continue
             self._modules_seen.add(top)
-            if guarded("looking for a module", is_importable, top) is False and current_place().rank == 0:
+            if guarded("importing a module", is_importable, top) is False and current_place().rank == 0:
                 warn_once(("module", top), "module %s cannot be imported by its name (generated code?), so other ranks and later "
-                          "jobs may call %s differently, and their votes would not count together; name it with the policy's module_names", top, kernel)  # fmt: skip
+                          "jobs may record %s under other names; name it with the policy's module_names", top, kernel)  # fmt: skip
 
     def _find_hardware(self) -> bool:
         """Ask for the hardware once a choice was made on a device; whether something new was found."""
         if self._hardware is not None or self.device == Device():
             return False
-        self._hardware = guarded("asking for the hardware", find_hardware, self.device) or Hardware()
+        self._hardware = guarded("querying the hardware", find_hardware, self.device) or Hardware()
         return self._hardware != Hardware()
 
     def _header(self) -> Header:
@@ -289,12 +297,14 @@ class Recorder:
             triton=installed_triton() or None, packages=packages, modules=modules, source=self._source,
             id=self._id, attempt=launched_attempt(), local_rank=launched_local_rank(), device_uuid=device.uuid,
             hardware=self._hardware or Hardware(), sources=self._notes.sources(),
-            extra=self._audits.extra() | self._split.extra(),
+            extra=self._audits.extra() | self._split.extra() | self._compiled.extra(),
         )  # fmt: skip
 
     def _write(self) -> bool:
         """Bring the file up to date; returns True."""
         self._write_to(self._file)
+        if self._hand_in is not None:
+            self._hand_in.note_change()
         return True
 
     def _write_to(self, file: RecordingFile, has_neighbours: bool = True) -> None:
@@ -331,20 +341,23 @@ class Recorder:
         if self._url is None:
             announce("recorded %s to %s", self._notes, file.path)
             return
-        self._writer.beat(RETRY_BUDGET_S + _LAST_TRY_S)
-        if guarded("writing the recording to the database", write_with_retries, self._url, self.recording(),
-                   separate=self._separate_recording if self._identity.is_guessed and not self._is_delivered else None,
-                   replace=self._is_delivered):  # fmt: skip
-            self._is_delivered = True
+        self._writer.beat(BUDGET_S + _LAST_TRY_S)
+        assert self._hand_in is not None
+        if guarded("handing in", self._hand_in.finish):
             file.delete()
             announce("recorded %s to %s", self._notes, shown_url(self._url))
         else:
-            warn("the recording stays in %s; to ingest it later, run: registry ingest %s --db %s", file.path,
+            warn("the recording stays in its file; to ingest it later, run: registry ingest %s --db %s",
                  shlex.quote(str(file.path)), shlex.quote(shown_url(self._url)))  # fmt: skip
 
-    def _separate_recording(self) -> Recording:
-        self._identity.start_separate_run()
-        return self.recording()
+    def _payload(self) -> bytes:
+        """The present state as a hand-in."""
+        self._notes.serialize(self._beat)
+        separate_run = self._identity.separate_run if self._identity.is_guessed else None
+        return pack_hand_in(recording_chunks(self._header(), self._notes.texts), separate_run)
+
+    def _may_change_place(self) -> bool:
+        return self._identity.is_open
 
 
 def _warn_if_not_writable(folder: Path) -> None:

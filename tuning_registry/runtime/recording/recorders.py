@@ -25,8 +25,8 @@ def recorder_for(policy: AutotunePolicy) -> Recorder:
     """
     assert policy.record_path is not None
     # Most pinned jobs record nothing and should not spend milliseconds on importing this.
+    from tuning_registry.runtime.recording.hand_in import warn_of_missing_packages  # noqa: PLC0415
     from tuning_registry.runtime.recording.recorder import Recorder  # noqa: PLC0415
-    from tuning_registry.runtime.recording.sink import warn_of_missing_packages  # noqa: PLC0415
 
     path = os.fspath(policy.record_path)
     resolved = absolute_location(path) if is_url(path) else os.path.realpath(os.path.expanduser(path))  # noqa: PTH111  # ~nobody

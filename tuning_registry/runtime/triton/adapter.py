@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from types import FrameType
 from typing import Any, Final
@@ -20,6 +20,7 @@ from tuning_registry.runtime.triton.fastpath import (
     LEFT_TO_TRITON,
     UNSEEN,
     Pins,
+    is_same,
     make_run,
     remember,
     run_hook,
@@ -55,7 +56,7 @@ class Adapter:
         self._at_first = at_first
         self.patches = Patches(self._class)
         self.attribute = f"{ATTRIBUTE}{next(_numbers)}"
-        self._shortcuts = Shortcuts(self.attribute)
+        self._shortcuts = Shortcuts(self.attribute, self._check_hook)
         self._watch = Watch(handler)
         self._gives_way = _errors_before_launch()
         knobs = _autotuning_knobs()
@@ -73,7 +74,9 @@ class Adapter:
         if self._pins:
             # The class has a default, so that the `__getattr__` of a subclass is never asked for our attribute.
             setattr(self._class, self.attribute, UNSEEN)
-            self.patches.put_in("run", lambda original: make_run(original, self.begin, self.attribute), before)
+            self.patches.put_in(
+                "run", lambda original: make_run(original, self.begin, self.attribute, self._check_hook), before
+            )
         elif self._at_first is not None:
             self.patches.put_in("run", self._make_first, before)
         self.patches.put_in("prune_configs", self._make_prune, before)
@@ -115,7 +118,7 @@ class Adapter:
     def _make_first(self, original: Any) -> Any:
         def run(autotuner: Any, /, *args: Any, **kwargs: Any) -> Any:
             if self._attached:
-                guarded("settling the mode", self.settle_first)
+                guarded("choosing the mode", self.settle_first)
             now = vars(self._class)["run"]
             return (original if now is run else now)(autotuner, *args, **kwargs)
 
@@ -136,7 +139,7 @@ class Adapter:
         launch = self._decide(call)
         while launch is not None and launch.candidate is not None:
             try:
-                result = _launch(call, launch.candidate)
+                result = self._launch(call, launch.candidate)
             except self._gives_way as error:
                 instead = guarded("choosing another candidate", launch.give_way, error)
                 if instead is None:
@@ -150,11 +153,26 @@ class Adapter:
             self._remember(call, launch)
         return original(autotuner, *args, **kwargs)
 
+    def _launch(self, call: Call, candidate: Any) -> Any:
+        """Launch a candidate as `make_run` does."""
+        autotuner = call.autotuner
+        autotuner.best_config = candidate
+        options = candidate.all_kwargs()
+        if candidate.pre_hook is not None:
+            before, options = options, run_hook(autotuner, candidate, call.args, call.kwargs)
+            if not is_same(options, before):
+                self._check_hook(call, candidate)
+        return autotuner.fn.run(*call.args, **call.kwargs, **options)
+
+    def _check_hook(self, call: Call, candidate: Any) -> None:
+        """Refuse a config that its hook has changed to a banned one."""
+        guarded("reading the bans", self._handler.check_hook, call, candidate)
+
     def _decide(self, call: Call) -> Launch | None:
         """What to launch; None leaves the launch to Triton."""
         autotuner = call.autotuner
         self._met.put(autotuner, frozenset())
-        if guarded("looking at a kernel", self._handler.is_pinned, call) is False:
+        if guarded("inspecting a kernel", self._handler.is_pinned, call) is False:
             self._mark(autotuner, None)
             return None
         configs = autotuner.configs
@@ -169,8 +187,8 @@ class Adapter:
         if launch.lasts and self._attached:
             candidate = launch.candidate
             pin = LEFT_TO_TRITON if candidate is None else (candidate, candidate.all_kwargs())
-            guarded("keeping a pin", remember, self._pins_of(call.autotuner), call, pin)
-            guarded("shortening a launch", self._shortcuts.put_in, type(call.autotuner))
+            guarded("storing a decision", remember, self._pins_of(call.autotuner), call, pin)
+            guarded("preparing a faster launch", self._shortcuts.put_in, type(call.autotuner))
             if not self._attached:  # another policy has come meanwhile
                 self._shortcuts.take_out()
 
@@ -212,7 +230,7 @@ class Adapter:
     def _on_prune(self, call: Call, pruned: Any) -> Any:
         autotuner, doubt = call.autotuner, ""
         if self._times_its_own_way(autotuner):
-            in_capture = guarded("asking for a graph capture", is_capturing)
+            in_capture = guarded("checking for a graph capture", is_capturing)
             doubt = coverage.IN_CAPTURE if in_capture else coverage.OWN_TIMING
         return self._begin(call, pruned, doubt)
 
@@ -270,7 +288,7 @@ class Adapter:
                 guarded("watching a tuning", self._on_timed, autotuner, args, meta, config, again)
                 return again
             try:
-                if guarded("asking for a graph capture", is_capturing):
+                if guarded("checking for a graph capture", is_capturing):
                     raise LaunchError(
                         f"{kernel_name(autotuner)} (keys: {_shown_keys(autotuner, args, meta)}) would be timed inside a "
                         "CUDA-graph capture, which timing breaks. Launch it once before the capture, or pin this key."
@@ -300,6 +318,10 @@ class Adapter:
     def _make_check(self, original: Any) -> Any:
         def check_disk_cache(autotuner: Any, /, tuning_key: Any, configs: Any, bench_fn: Any) -> Any:
             hit = original(autotuner, tuning_key, configs, bench_fn)
+            if hit and self._pins and self._attached and not _is_offered(autotuner.cache[tuning_key], configs):
+                del autotuner.cache[tuning_key]  # a file may hold any config, also a banned one
+                bench_fn()
+                return False
             if hit and self._attached:
                 guarded("watching a tuning", lambda: self._watch.echoed(autotuner, autotuner.cache[tuning_key]))
             return hit
@@ -334,16 +356,6 @@ def _errors_before_launch() -> tuple[type[BaseException], ...]:
     return tuple(getattr(module, name) for module, name in names if hasattr(module, name))
 
 
-def _launch(call: Call, candidate: Any) -> Any:
-    """Launch a candidate as `make_run` does."""
-    autotuner = call.autotuner
-    autotuner.best_config = candidate
-    options = candidate.all_kwargs()
-    if candidate.pre_hook is not None:
-        options = run_hook(autotuner, candidate, call.args, call.kwargs)
-    return autotuner.fn.run(*call.args, **call.kwargs, **options)
-
-
 def current_target() -> Any:
     """Triton's current target (`backend`, `arch`); raises RuntimeError without an active driver."""
     return import_module("triton.runtime").driver.active.get_current_target()
@@ -353,6 +365,11 @@ def is_capturing() -> bool:
     """Whether the current stream is being captured into a CUDA graph."""
     torch = loaded_torch()
     return bool(torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+def _is_offered(config: Any, candidates: Iterable[Any]) -> bool:
+    """Whether a config from Triton's disk cache is one of the candidates, by what it passes to a launch."""
+    return any(is_same(one.all_kwargs(), config.all_kwargs()) for one in candidates)
 
 
 def _autotuning_knobs() -> Any:

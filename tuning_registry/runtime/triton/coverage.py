@@ -183,5 +183,5 @@ def was_launched(autotuner: Any) -> bool:
 
 
 def counted(items: Iterable[str]) -> str:
-    """How often each item occurs, as text: `2 no key, 1 pruned away`."""
-    return ", ".join(f"{number} {item}" for item, number in sorted(Counter(items).items()))
+    """How often each item occurs, as text: `no key (2), pruned away (1)`."""
+    return ", ".join(f"{item} ({number:,})" for item, number in sorted(Counter(items).items()))

@@ -74,7 +74,11 @@ UNSEEN: Final = Pins(types.SimpleNamespace(configs=(), fn=None), None)
 
 
 def make_run(
-    original: Callable[..., Any], begin: Callable[..., Any], attribute: str, only: type | None = None
+    original: Callable[..., Any],
+    begin: Callable[..., Any],
+    attribute: str,
+    check_hook: Callable[[Call, Any], None],
+    only: type | None = None,
 ) -> Callable[..., Any]:
     """A replacement for `Autotuner.run`, or for that of a subclass.
 
@@ -83,6 +87,7 @@ def make_run(
         begin: Called with `original`, autotuner, args and kwargs at the first launch of a key; decides, launches, and
             stores the pin for the next launch.
         attribute: Name of the attribute that holds an autotuner's pins.
+        check_hook: Called with call and config if the hook of a config has changed it.
         only: The only class whose launches may find a pin here; None for all.
     """
 
@@ -108,7 +113,9 @@ def make_run(
             return original(self, *args, **kwargs)
         self.best_config = config
         if config.pre_hook is not None:
-            options = run_hook(self, config, args, kwargs)
+            before, options = options, run_hook(self, config, args, kwargs)
+            if not is_same(options, before):
+                check_hook(Call(self, args, kwargs), config)
         return fn.run(*args, **kwargs, **options)
 
     return run
@@ -120,6 +127,14 @@ def run_hook(autotuner: Any, config: Any, args: tuple[Any, ...], kwargs: Mapping
     config.pre_hook({**named, **kwargs, **config.all_kwargs()})
     options: Mapping[str, Any] = config.all_kwargs()
     return options
+
+
+def is_same(options: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether two launches get the same options; options that cannot be compared count as changed."""
+    try:
+        return bool(options == others)
+    except Exception:  # noqa: BLE001 - a user's value may compare in any way
+        return False
 
 
 def remember(pins: Pins, call: Call, pin: Pin) -> Pin:

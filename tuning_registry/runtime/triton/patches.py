@@ -44,8 +44,8 @@ class Patches:
             if now is self.ours[name]:
                 setattr(self._owner, name, original)
             elif after is None or now is not after.ours.get(name):
-                warn_once(("foreign patch", name), "another tool patched Autotuner.%s after install; its patch stays, and "
-                          "ours below it only passes calls on", name)  # fmt: skip
+                warn_once(("foreign patch", name), "another tool patched Autotuner.%s after install, so its patch "
+                          "stays, and the one of tuning_registry below it only forwards calls", name)  # fmt: skip
 
     def take_out_one(self, name: str) -> None:
         """Put one original back, unless another tool's patch is in its place."""

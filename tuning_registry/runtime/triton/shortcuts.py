@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tuning_registry.runtime.triton.fastpath import make_run
+from tuning_registry.runtime.triton.keys import Call
 from tuning_registry.runtime.triton.patches import Patches
 
 # What the `run` of a subclass may name, by module and name of the class. See docs/decisions.md, D89.
@@ -27,10 +28,12 @@ class Shortcuts:
 
     Args:
         attribute: Name of the attribute that holds an autotuner's pins.
+        check_hook: As for `make_run`.
     """
 
-    def __init__(self, attribute: str) -> None:
+    def __init__(self, attribute: str, check_hook: Callable[[Call, Any], None]) -> None:
         self._attribute = attribute
+        self._check_hook = check_hook
         self._patches: dict[type, Patches] = {}
 
     def put_in(self, kind: type) -> None:
@@ -40,7 +43,9 @@ class Shortcuts:
         patches = Patches(kind)
         # Of threads that come here at the same time, one puts it in: two would replace each other's.
         if self._patches.setdefault(kind, patches) is patches:
-            patches.put_in("run", lambda original: make_run(original, _take_own_way, self._attribute, only=kind))
+            patches.put_in(
+                "run", lambda original: make_run(original, _take_own_way, self._attribute, self._check_hook, kind)
+            )
 
     def take_out(self) -> None:
         """Put the functions of the subclasses back."""

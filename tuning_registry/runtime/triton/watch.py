@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from tuning_registry.model.audits import AuditedEntry
+from tuning_registry.model.specializations import Specialization
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.triton.keys import Call
 from tuning_registry.runtime.triton.share import Share
@@ -39,10 +40,11 @@ class Tuning:
         origin: `timed`, `echo` (from Triton's disk cache), `single` (nothing to choose), `failed`, or
             `unmeasured` (the winner's time is NaN).
         audited: What an audit of the candidates found; None without one.
+        compiled: The fastest candidate so far, and what its kernel needs to be compiled; None if that is not kept.
     """
 
     __slots__ = (
-        "audited", "autotuner", "calls", "candidates", "is_told", "is_whole", "kernel", "key", "origin", "timings", "winner",
+        "audited", "autotuner", "calls", "candidates", "compiled", "is_told", "is_whole", "kernel", "key", "origin", "timings", "winner",
     )  # fmt: skip
 
     def __init__(self, autotuner: Any, kernel: str, key: str | None, is_told: bool = False) -> None:
@@ -57,6 +59,7 @@ class Tuning:
         self.winner: Any = None
         self.origin = TIMED
         self.audited: AuditedEntry | None = None
+        self.compiled: tuple[Any, Specialization] | None = None
 
 
 class Launch(NamedTuple):
@@ -101,6 +104,13 @@ class Handler(Protocol):
             LaunchError: The policy refuses the launch.
         """
 
+    def check_hook(self, call: Call, candidate: Any) -> None:
+        """The hook of a candidate that is about to be launched has changed it.
+
+        Raises:
+            LaunchError: The table bans what it is now.
+        """
+
     def allowed(self, call: Call, pruned: Any) -> Any:
         """What is left of the candidates that Triton would time, once those banned by the table are taken out.
 
@@ -122,6 +132,9 @@ class Handler(Protocol):
 
     def times(self, tuning: Tuning, call: Call) -> None:
         """Triton is about to time the first candidate with the arguments of this call."""
+
+    def leads(self, tuning: Tuning, call: Call, candidate: Any) -> None:
+        """A candidate has just been timed with the arguments of this call, and is the fastest so far."""
 
     def tuned(self, tuning: Tuning) -> None:
         """Triton has chosen."""
@@ -189,6 +202,8 @@ class Watch:
             # These are the call's own arguments; pruning saw the autotuner's, which threads share.
             tuning.key = self._handler.key(call)
         tuning.calls += 1
+        if not has_failed(timing) and all(timing < other for other in tuning.timings.values()):
+            guarded("keeping what a kernel needs to be compiled", self._handler.leads, tuning, call, candidate)
         tuning.timings[candidate] = timing
         share = tuning.candidates
         if isinstance(share, Share) and tuning.calls == len(share) and all(map(has_failed, tuning.timings.values())):
@@ -288,4 +303,4 @@ def is_no_number(timing: Any) -> bool:
 
 
 def _median(timing: Any) -> Any:
-    return timing[0] if isinstance(timing, list | tuple) else timing
+    return timing[0] if isinstance(timing, list | tuple) and timing else timing

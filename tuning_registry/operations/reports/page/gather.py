@@ -10,12 +10,15 @@ from typing import Any, Final
 from tuning_registry.db import queries
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.store import Store
+from tuning_registry.model.kinds import Kind, kind_of
+from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.reasons import why_elected, why_left_out
 from tuning_registry.operations.election.tally import PINNED, EntryVotes, Winner, check_packages
 from tuning_registry.operations.election.voters import Voters
+from tuning_registry.operations.election.votes_by_shape import Timed
 from tuning_registry.operations.election.winners import Election, elect_entries
-from tuning_registry.operations.reports.costs import cost_of
+from tuning_registry.operations.reports.costs import cost_of, timed_of
 from tuning_registry.operations.reports.misses import find_misses
 from tuning_registry.operations.reports.page.against import compare_with, environments_of
 from tuning_registry.operations.reports.page.report import Candidate, Column, Report, ReportEntry, worst_first
@@ -68,6 +71,8 @@ def gather_report(store: Store, selection: Selection, options: ReportOptions | N
         entries = gathering.entries(options.key)
         columns = gathering.columns
         environments = environments_of(reading, selection)
+        if election.votes.timed.sample is not None:
+            environments = [*environments, ("timings", str(election.votes.timed.sample))]
     misses = () if selection.packages else find_misses(store, selection)[0]
     if options.key is not None:
         wanted = matching_keys(options.key, (miss.key for miss in misses))
@@ -125,12 +130,12 @@ class _Gathering:
         self._shows_dots = len(self.columns) * len(every) * 10 <= DOTS
         self.kernels: dict[tuple[str, str], KernelKeys] = {}
 
-    def _newest_groups(self, every: Sequence[EntryVotes]) -> dict[Any, tuple[str, str, str]]:
-        """The version group with the newest recording, by architecture and owning package."""
-        newest: dict[Any, tuple[int, tuple[str, str, str]]] = {}
+    def _newest_groups(self, every: Sequence[EntryVotes]) -> dict[Any, tuple[str, str, str, str]]:
+        """The version group with the newest recording, by architecture, owning package and device."""
+        newest: dict[Any, tuple[int, tuple[str, str, str, str]]] = {}
         for entry in every:
             ids = [max(self._voters.recordings(entry.shape, c.config_id), default=0) for c in entry.choices]
-            place = entry.arch, entry.package
+            place = entry.arch, entry.package, entry.device
             newest[place] = max(newest.get(place, (0, entry.group)), (max(ids, default=0), entry.group))
         return {place: group for place, (_, group) in newest.items()}
 
@@ -139,24 +144,26 @@ class _Gathering:
         every = self._election.every_entry
         stale = self._votes.stale
         wanted = None if key is None else matching_keys(key, (entry.key for entry in every))
-        current = {e.shape[:3] for e in every if e.votes and e.group == self._newest[e.arch, e.package]}
+        current = {
+            (e.shape[:3], e.device) for e in every if e.votes and e.group == self._newest[e.arch, e.package, e.device]
+        }
         found = []
         for entry in every:
-            times = self._votes.timings_by_config(entry.shape)
-            candidates = self._candidates(entry, times)
-            newest = self._newest[entry.arch, entry.package]
-            is_old = bool(entry.votes) and entry.shape[:3] not in current
-            if isinstance(entry, Winner) and (entry.group == newest or not entry.votes):
+            timed = timed_of(entry, self._votes)
+            candidates = self._candidates(entry, timed.times)
+            newest = self._newest[entry.arch, entry.package, entry.device]
+            is_old = bool(entry.votes) and (entry.shape[:3], entry.device) not in current
+            if isinstance(entry, Winner) and _in_a_table(entry) and (entry.group == newest or not entry.votes):
                 self._note_kernel(entry, candidates)
             if wanted is None or entry.key in wanted:
-                other = newest if is_old else ()
-                found.append(self._entry(entry, times, candidates, stale.get(entry.shape, 0), other))
+                other = newest[:3] if is_old else ()  # the versions, since the device is the same
+                found.append(self._entry(entry, timed, candidates, stale.get(entry.shape, 0), other))
         return found
 
     def _entry(
         self,
         entry: EntryVotes,
-        times: ByConfig,
+        timed: Timed,
         candidates: tuple[Candidate, ...],
         stale: int,
         newest: tuple[str, ...],
@@ -171,13 +178,13 @@ class _Gathering:
             ),
         )
         overrides = self._election.overrides
-        cost = cost_of(entry, times) if entry.choices else None
+        cost = cost_of(entry, timed) if entry.choices else None
         is_split = entry.config_count > 1
         has_config = isinstance(entry, Winner)
         return ReportEntry(
             entry=entry,
             config=entry.config if isinstance(entry, Winner) else None,
-            why=why_elected(entry, overrides, Policy.MAJORITY, times)
+            why=why_elected(entry, overrides, Policy.MAJORITY, timed.times)
             if isinstance(entry, Winner)
             else why_left_out(entry, overrides),
             is_overridden=isinstance(entry, Winner) and entry.decided_by == PINNED,
@@ -218,7 +225,7 @@ class _Gathering:
             votes=votes,
             median_ms=median if math.isfinite(median) else None,
             spread_ms=_spread([one[0] for one in worked]) if worked else None,
-            by_rank=tuple(worked) if self._shows_dots else (),
+            by_rank=tuple(map(_with_range, worked)) if self._shows_dots else (),
             timed_by=len(worked),
             failed_on=len(by_rank) - len(worked),
             is_banned=is_banned,
@@ -234,6 +241,16 @@ class _Gathering:
             for one in candidates
             if one.timed_by or one.failed_on
         }
+
+
+def _in_a_table(entry: Winner) -> bool:
+    """Whether a canonical table may hold an entry, so that the rule for unseen keys uses it."""
+    return kind_of(entry.config) is Kind.TRITON and not entry.device
+
+
+def _with_range(times: Times) -> Times:
+    """Times to draw: percentiles that were not kept are the median."""
+    return times if not math.isnan(times[1]) else (times[0], times[0], times[0])
 
 
 def _spread(medians: list[float]) -> tuple[float, float, float, float, float]:

@@ -106,7 +106,7 @@ class ReportEntry:
 
     @property
     def dissenting(self) -> int:
-        """Votes for another config than the elected one."""
+        """Votes against the elected config."""
         return self.entry.votes - (self.entry.choices[0].count if self.entry.choices else 0)
 
     @property
@@ -240,7 +240,7 @@ class Report(Result):
         )
 
 
-def worst_first(entry: ReportEntry) -> tuple[float, int, bytes, bytes, tuple[str, str, str]]:
+def worst_first(entry: ReportEntry) -> tuple[float, int, bytes, bytes, tuple[str, ...]]:
     """The order of entries: by their share of dissenting votes, then by how many configs were chosen."""
     one = entry.entry
     share = entry.dissenting / one.votes if one.votes else 0.0

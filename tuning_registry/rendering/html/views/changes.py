@@ -12,7 +12,7 @@ from tuning_registry.model.names import bare_name
 from tuning_registry.operations.reports.page.report import Comparison, Report
 from tuning_registry.rendering.differences import override_text
 from tuning_registry.rules.table_diff import EntryChange
-from tuning_registry.wording import count_of, slower_text
+from tuning_registry.wording import change_text, count_of
 
 
 def changes_view(report: Report) -> Markup | None:
@@ -56,7 +56,7 @@ def _row(change: EntryChange) -> Markup:
         element("td", _config(change.old)),
         element("td", _config(change.new), f" [{override_text(change)}]" if change.override else None),
         cell(votes),
-        cell("" if slower is None else slower_text(slower), order=-1e9 if slower is None else slower),
+        cell("" if slower is None else change_text(slower), order=-1e9 if slower is None else slower),
     )
 
 

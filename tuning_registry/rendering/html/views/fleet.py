@@ -27,7 +27,7 @@ def fleet_view(report: Report) -> Markup | None:
     return section(
         "fleet",
         "The fleet",
-        "Dissenting votes are those for another config than the elected one. Speed compares a rank's times with the median "
+        "Dissenting votes are those against the elected config. Speed compares a rank's times with the median "
         f"of all ranks for the same config: right of the middle is slower. {_outliers(report)}",
         _hosts(ranks),
         element(

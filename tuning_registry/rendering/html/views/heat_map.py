@@ -21,7 +21,7 @@ _COLOURS: Final = (
     (2, ""),
     (3, ""),
     (4, ""),
-    (5, "and all further ones"),
+    (5, "all further choices"),
 )
 
 

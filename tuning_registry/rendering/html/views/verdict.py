@@ -36,7 +36,7 @@ def _headline(report: Report) -> str:
         return "No entries"
     if not split:
         return f"All ranks agree on {count_of(total, 'entry')}"
-    return f"{split:,} of {count_of(total, 'entry')} {'disagrees' if split == 1 else 'disagree'}"
+    return f"Ranks disagree on {split:,} of {count_of(total, 'entry')}"
 
 
 def _summary(report: Report) -> str:
@@ -139,8 +139,8 @@ def _ranks(ranks: list[Rank]) -> str:
     what = "rank" if len(first) == 1 else "ranks"
     each = "" if len(first) == 1 else " each"
     return (
-        f"{what} {', '.join(names)}{more}: {ranks[0].dissenting:,} of {ranks[0].votes:,} votes{each} for another config than "
-        "the elected one"
+        f"{what} {', '.join(names)}{more}: {ranks[0].dissenting:,} of {ranks[0].votes:,} votes{each} against the "
+        "elected config"
     )
 
 

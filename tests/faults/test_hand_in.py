@@ -1,4 +1,7 @@
-"""Ranks whose database or disk fails: training goes on, the log says where the recording is, the exit is quick."""
+"""Ranks whose database or disk fails: training goes on, the log says where the recording is, the exit is quick.
+
+Hand-ins during a run, folders and services that are killed: `test_folding.py`.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +17,28 @@ import pytest
 
 from tests.conftest import ROOT, empty_database
 from tuning_registry.db.migrate import upgrade_database
-from tuning_registry.db.schema import HEAD, VERSION_TABLE
+from tuning_registry.db.schema import VERSION_TABLE
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.winners import find_winners
+from tuning_registry.operations.ingest.folding import fold
 from tuning_registry.operations.ingest.ingest import ingest
 
 BUDGET_S = 1.5  # instead of the 20 s of a job
 VOTES = 200
-# A rank with the real sink: it votes, waits for a line where one is to come, votes again, and ends.
+# A rank with the real hand-in: it votes, waits for a line where one is to come, votes again, and ends.
 RANK = """
 import json, logging, os, resource, sys, time
 logging.basicConfig(format="%(message)s")
 path, budget_s, votes, setting = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
-import tuning_registry.operations.ingest.sink, psycopg, sqlalchemy.dialects.postgresql.psycopg
+import tuning_registry.db.appending, psycopg
 from tuning_registry.model.canonical import config_text
 from tuning_registry.runtime import guard
-from tuning_registry.runtime.recording import recorder, sink
+from tuning_registry.runtime.recording import hand_in, recorder
 from tuning_registry.runtime.recording.owners import Owners
 Owners().find(["json.k"])
-sink.write_with_retries.__defaults__ = (budget_s,)
+hand_in.HandIn.finish.__defaults__ = (budget_s,)
 if "nobody" in setting and os.geteuid() == 0:
     os.setgid(65534), os.setuid(65534)
 made = recorder.Recorder(path, "job", None, interval_s=0.02)
@@ -97,11 +101,9 @@ def votes_of(file: str | Path, tmp_path: Path) -> int:
 
 def assert_kept_in_the_file(rank: Rank, reason: str, tmp_path: Path) -> None:
     said, log = rank.ended()
-    assert log.count("cannot write the recording to ") == 1
+    assert log.count("cannot hand in the recording to ") == 1
     assert reason in log
-    assert (
-        f"the recording stays in {said['file']}; to ingest it later, run: registry ingest {said['file']} --db " in log
-    )
+    assert f"the recording stays in its file; to ingest it later, run: registry ingest {said['file']} --db " in log
     assert "SECRET" not in log
     assert votes_of(said["file"], tmp_path) == VOTES
 
@@ -125,45 +127,37 @@ def test_a_server_that_stays(postgres_server: str, tmp_path: Path) -> None:
         upgrade_database(store)
         said, log = Rank(url, tmp_path / "user").ended()
         assert (said["file"], said["faults"], log) == (None, {}, "")
+        assert fold(store).hand_ins == 1
         assert len(find_winners(store, Selection())) == VOTES
 
 
-@pytest.mark.parametrize(
-    ("revision", "reason"),
-    [
-        (None, "there is no registry here yet"),
-        ("9999", "the schema is newer than this program (found 9999"),
-    ],
-)
-def test_a_database_whose_schema_is_not_ours(tmp_path: Path, revision: str | None, reason: str) -> None:
-    file = tmp_path / "registry.db"
-    if revision is not None:
-        set_revision(file, revision)
-    assert_kept_in_the_file(Rank(f"sqlite:///{file}", tmp_path / "user"), reason, tmp_path)
-    assert file.exists() == (revision is not None)  # a rank creates no database
-
-
-def test_a_database_of_an_older_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    older = RANK.replace(
-        "made = ", "from tuning_registry.db import schema\nschema.REVISIONS = ('0000', '0001')\nmade = "
-    )
-    monkeypatch.setitem(globals(), "RANK", older)
-    set_revision(tmp_path / "registry.db", "0000")
+def test_a_database_without_a_registry(tmp_path: Path) -> None:
     rank = Rank(f"sqlite:///{tmp_path}/registry.db", tmp_path / "user")
-    assert_kept_in_the_file(
-        rank, f"the schema is older than this program (found 0000, expected {HEAD}); run: registry db upgrade", tmp_path
-    )
-
-
-def set_revision(file: Path, revision: str) -> None:
-    store = Store(parse_url(str(file)))
-    upgrade_database(store)
-    with store.writing() as transaction:
-        transaction.connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
+    assert_kept_in_the_file(rank, "there is no registry here yet", tmp_path)
+    assert not (tmp_path / "registry.db").exists()  # a rank creates no database
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
-def test_a_database_that_another_process_keeps_locked(store: Store, database: str, tmp_path: Path) -> None:
+def test_a_database_from_before_hand_ins(store: Store, database: str, tmp_path: Path) -> None:
+    upgrade_database(store, "0006")
+    rank = Rank(database, tmp_path / "user")
+    assert_kept_in_the_file(rank, "there is no registry here yet, or one from before hand-ins; run: registry db upgrade",
+                            tmp_path)  # fmt: skip
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
+def test_a_database_of_a_later_revision_takes_hand_ins(store: Store, database: str, tmp_path: Path) -> None:
+    """Ranks of a running job do not mind an upgrade."""
+    upgrade_database(store)
+    with store.writing() as transaction:
+        transaction.connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    said, log = Rank(database, tmp_path / "user").ended()
+    assert (said["file"], log) == (None, "")
+
+
+def test_an_sqlite_file_that_another_process_keeps_locked(tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path}/registry.db"
+    store = Store(parse_url(database))
     upgrade_database(store)
     with store.writing():
         assert_kept_in_the_file(Rank(database, tmp_path / "user"), "held the lock for over", tmp_path)
@@ -180,7 +174,16 @@ def test_a_lock_that_is_let_go_in_time(tmp_path: Path) -> None:
         time.sleep(BUDGET_S / 2)
     said, log = rank.ended()
     assert (said["file"], log) == (None, "")
-    assert len(find_winners(store, Selection())) == VOTES
+    assert fold(store).votes == VOTES
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_the_write_lock_of_postgres_holds_up_no_hand_in(store: Store, database: str, tmp_path: Path) -> None:
+    upgrade_database(store)
+    with store.writing():
+        said, log = Rank(database, tmp_path / "user").ended()
+    assert (said["file"], log) == (None, "")
+    assert fold(store).votes == VOTES
 
 
 @pytest.fixture

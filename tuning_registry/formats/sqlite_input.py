@@ -1,0 +1,88 @@
+"""Reading an SQLite file of another tool: read-only, and as the work of a stranger."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tuning_registry.formats.files import MAX_FILE_BYTES
+from tuning_registry.formats.plugin import ToolFile
+
+_MAX_TEXT: Final = 1 << 20  # bytes of a value
+_MAX_STEPS: Final = 200_000_000  # instructions of SQLite's machine: about ten seconds
+_EACH: Final = 100_000
+
+
+@contextlib.contextmanager
+def opened(file: ToolFile) -> Iterator[sqlite3.Connection]:
+    """A connection that can read the tables of a file, and nothing else.
+
+    The file is taken as it is: no journal is read, no lock taken, no file made. Extensions are not loaded, functions and
+    virtual tables in its schema are not trusted, and work is bounded. Rows are tuples.
+
+    Args:
+        file: The file.
+
+    Raises:
+        RecordingError: It is not an SQLite database, is damaged or too large, or takes too long; names the file.
+    """
+    if not file.is_sqlite:
+        raise file.fault("not an SQLite database")
+    if file.path.stat().st_size > MAX_FILE_BYTES:
+        raise file.fault(f"larger than the limit of {MAX_FILE_BYTES >> 20} MiB")
+    uri = f"file:{urllib.parse.quote(str(file.path.resolve()))}?mode=ro&immutable=1"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            _restrict(connection)
+            yield connection
+    except sqlite3.Error as error:
+        what = "takes too long to read" if "interrupted" in str(error) else f"cannot be read: {error}"
+        raise file.fault(what) from error
+
+
+def table_names(connection: sqlite3.Connection) -> list[str]:
+    """The names of the tables in a file, without views and virtual tables."""
+    query = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name"
+    return [str(name) for (name,) in connection.execute(query) if not str(name).startswith("sqlite_")]
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> list[str]:
+    """The names of a table's columns."""
+    return [str(row[1]) for row in connection.execute(f"PRAGMA table_info({quoted(table)})")]
+
+
+def rows_of(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table by column, in the order in which they were inserted."""
+    cursor = connection.execute(f"SELECT * FROM {quoted(table)}")  # noqa: S608  # the name is quoted
+    names = [column[0] for column in cursor.description]
+    for row in cursor:
+        yield dict(zip(names, row, strict=True))
+
+
+def quoted(name: str) -> str:
+    """A name for a statement."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _restrict(connection: sqlite3.Connection) -> None:
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_TEXT)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON", "mmap_size = 0"):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.set_authorizer(_allow)
+    steps = 0
+
+    def stop() -> int:
+        nonlocal steps
+        steps += _EACH
+        return steps > _MAX_STEPS
+
+    connection.set_progress_handler(stop, _EACH)
+
+
+def _allow(action: int, *_: object) -> int:
+    allowed = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA, sqlite3.SQLITE_FUNCTION)
+    return sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY

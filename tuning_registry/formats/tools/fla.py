@@ -1,0 +1,113 @@
+"""Config folders of flash-linear-attention: one `{kernel}.json` for each kernel, `FLA_CONFIG_DIR`.
+
+`{"triton_version": "3.6.0", "autotune_entries": {MD5: {"autotune_key": [128, "torch.bfloat16"], "config": {...},
+"best_timing": [0.0051, 0.0050, 0.0053]}}, "default_config": {...}}`. Keys hold values without names, as in Triton's cache.
+`default_config` serves keys that have no entry (`FLA_CACHE_MODE=full`), so it is the kernel's `*` entry.
+Source: `fla/ops/utils/cache.py` and `scripts/extract_triton_autotune_cache.py` of fla-core 0.6.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tuning_registry.errors import FormatError, describe
+from tuning_registry.formats.plugin import Format, ToolFile, choices_of
+from tuning_registry.formats.recordings import read_timings
+from tuning_registry.formats.triton_cache import key_of_values
+from tuning_registry.model.canonical import config_text
+from tuning_registry.model.devices import UNKNOWN_ARCH, arch_of_device
+from tuning_registry.model.names import ANY_KEY, check_text
+from tuning_registry.model.origins import Origin
+from tuning_registry.model.records import Header, Recording, Timing
+
+_ENTRIES: Final = "autotune_entries"
+_DEFAULT: Final = "default_config"
+_VERSION: Final = "triton_version"
+
+
+class FlaFolder(Format):
+    """`FLA_CONFIG_DIR`: flat, or `configs/{GPU}/`."""
+
+    name = "fla"
+    title = "flash-linear-attention's config folders (FLA_CONFIG_DIR)"
+
+    def recognizes(self, file: ToolFile) -> bool:
+        """A kernel's file, by the fields that only these have."""
+        document = file.document
+        return isinstance(document, dict) and (_ENTRIES in document or {"kernel_name", _DEFAULT} <= document.keys())
+
+    def group(self, files: Sequence[ToolFile]) -> Iterable[Sequence[ToolFile]]:
+        """The files of a folder that are for one Triton version: a folder is one set of choices."""
+        folders: dict[tuple[Path, str], list[ToolFile]] = {}
+        for file in files:
+            document = file.document
+            version = document.get(_VERSION) if isinstance(document, dict) else None
+            folders.setdefault((file.path.parent, repr(version)), []).append(file)
+        return folders.values()
+
+    def read(self, files: Sequence[ToolFile]) -> Iterable[Recording]:
+        """One recording. Its rank is not stated; its device is, if the folder has the name of a GPU."""
+        first, folder = files[0], files[0].path.resolve().parent.name
+        version: str | None = None
+        choices: dict[str, dict[str, str]] = {}
+        timings: dict[str, dict[str, Sequence[Timing]]] = {}
+        for file in files:
+            kernel = file.path.name.removesuffix(".json")  # fla looks a kernel up by the name of its file
+            try:
+                document = _object(file.json(), "a kernel's configs")
+                version = None if document.get(_VERSION) is None else check_text(document[_VERSION], (_VERSION,))
+                choices[kernel], timings[kernel] = _read_kernel(document)
+            except FormatError as fault:
+                raise file.fault(fault.what, fault.path) from fault
+        arch = arch_of_device(folder)
+        yield choices_of(
+            first,
+            Origin(tool=self.name, file=folder),
+            choices,
+            header=Header(triton=version),
+            arch=arch,
+            device="" if arch == UNKNOWN_ARCH else folder,
+            timings={kernel: timed for kernel, timed in timings.items() if timed},
+        )
+
+
+def _read_kernel(document: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Sequence[Timing]]]:
+    """The chosen configs and the winners' times of one kernel, by key."""
+    chosen: dict[str, str] = {}
+    timed: dict[str, Sequence[Timing]] = {}
+    for name, value in _object(document.get(_ENTRIES), "an object of entries", _ENTRIES).items():
+        entry = _object(value, "an entry with autotune_key and config", _ENTRIES, name)
+        try:
+            key, config = _key(entry), _config(entry.get("config"), "config")
+            if key in chosen:
+                raise FormatError("another entry has the same key", ("autotune_key",))
+            chosen[key] = config
+            if entry.get("best_timing") is not None:
+                timed[key] = list(read_timings([[entry["config"], entry["best_timing"]]]))
+        except FormatError as fault:
+            raise fault.under(_ENTRIES, name) from fault
+    if document.get(_DEFAULT) is not None:
+        chosen[ANY_KEY] = _config(document[_DEFAULT], _DEFAULT)
+    return chosen, timed
+
+
+def _key(entry: Mapping[str, Any]) -> str:
+    values = entry.get("autotune_key")
+    if not isinstance(values, list):
+        raise FormatError(f"expected an array of values and dtypes, found {describe(values)}", ("autotune_key",))
+    return key_of_values(values)
+
+
+def _config(value: object, name: str) -> str:
+    try:
+        return config_text(value)
+    except FormatError as fault:
+        raise fault.under(name) from fault
+
+
+def _object(value: object, expected: str, *path: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise FormatError(f"expected {expected}, found {describe(value)}", path)
+    return value

@@ -1,0 +1,64 @@
+"""Tuned launch parameters of SGLang: fused MoE per Triton version, and FP8 GEMM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tuning_registry.formats.plugin import Format, ToolFile
+from tuning_registry.formats.tools.launch_tables import (
+    BLOCK_GEMM,
+    MOE,
+    VERSION_KEY,
+    TableName,
+    is_table,
+    origin_of,
+    parse_name,
+    read_table,
+)
+from tuning_registry.model.records import Recording
+
+_FAMILIES: Final = (MOE, BLOCK_GEMM)
+_VERSION_FOLDER: Final = re.compile(r"triton_(\d+)_(\d+)_(\d+)")
+_OF_SGLANG: Final = re.compile(r"block_shape=\[\d+, \d+\]|_down\.json$|per_channel_quant=True|_channelwise")
+
+
+class SglangTables(Format):
+    """`SGLANG_MOE_CONFIG_DIR`, and the files that SGLang ships."""
+
+    name = "sglang"
+    title = "SGLang's tuned launch configs: fused MoE for each Triton version, FP8 GEMM"
+
+    def recognizes(self, file: ToolFile) -> bool:
+        """A table by its name and content, in a place or under a name that only SGLang uses."""
+        return (
+            _name(file) is not None
+            and is_of_sglang(file.path)
+            and is_table(file.document)
+            and VERSION_KEY not in file.document
+        )
+
+    def read(self, files: Sequence[ToolFile]) -> Iterable[Recording]:
+        """One recording per file: the folder states the Triton version."""
+        for file in files:
+            name = _name(file)
+            if name is None:
+                raise file.fault(
+                    "the name is not that of a tuned config of SGLang, such as E=8,N=64,device_name=GPU.json"
+                )
+            folder = _VERSION_FOLDER.fullmatch(file.path.parent.name)
+            yield read_table(file, name, origin_of(file, self.name), ".".join(folder.groups()) if folder else None)
+
+
+def is_of_sglang(path: Path) -> bool:
+    """Whether the place or the name of a table is one that SGLang uses and vLLM does not."""
+    project = next((part for part in reversed(path.resolve().parts) if part in {"vllm", "sglang"}), None)
+    if project is not None:
+        return project == "sglang"
+    return bool(_VERSION_FOLDER.fullmatch(path.parent.name) or _OF_SGLANG.search(path.name))
+
+
+def _name(file: ToolFile) -> TableName | None:
+    return parse_name(file.path.name, _FAMILIES)

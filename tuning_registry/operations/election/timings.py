@@ -1,0 +1,265 @@
+"""Reading the timings of entries, from rows and from blocks; of large fleets, those of a stated sample of recordings."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from tuning_registry.db import queries
+from tuning_registry.db.reading import Reading
+from tuning_registry.db.timing_blocks import StoredBlock
+from tuning_registry.model.records import Times
+from tuning_registry.model.selection import Selection
+from tuning_registry.wording import count_of
+
+# {config id: {recording id: (median, p20, p80) in ms, None if the candidate failed}}
+Measured = dict[int, dict[int, Times | None]]
+_NOBODY: Final[AbstractSet[int]] = frozenset()
+MOST_RECORDINGS: Final = 1024  # of which all timings of an entry are read
+MOST_OF_GROUP: Final = 256  # of ranks that chose the same config, besides those in the sample
+_DRAWN: Final = 2.0**64  # exclusive limit of what is drawn for a recording
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Which part of the timings an answer rests on.
+
+    Attributes:
+        used: Number of recordings whose timings of an entry were read, for the entry with most recordings.
+        total: Number of recordings that timed this entry.
+    """
+
+    used: int
+    total: int
+
+    def to_dict(self) -> dict[str, int]:
+        """The numbers as JSON and tables state them."""
+        return {"sampled_recordings": self.used, "timed_recordings": self.total}
+
+    def __str__(self) -> str:
+        """One readable line."""
+        return (
+            f"times are those of a sample of {self.used:,} of {count_of(self.total, 'recording')}: an entry that more than "
+            f"{MOST_RECORDINGS:,} recordings timed is judged by about {MOST_RECORDINGS:,} of them"
+        )
+
+
+class Timings:
+    """The timings of some entries at a time.
+
+    If more than `MOST_RECORDINGS` recordings have timed an entry, those of a sample are read. It is drawn by run and rank,
+    so it is the same for all entries and in every database.
+
+    Args:
+        reading: The transaction.
+        selection: Which recordings count.
+    """
+
+    def __init__(self, reading: Reading, selection: Selection) -> None:
+        self._reading = reading
+        self._selection = selection
+        self._places: dict[object, Sequence[int]] = {}
+        self.sample: Sample | None = None
+        self.compacted = False  # whether times without percentiles have been read
+
+    def measured(self, counts: Mapping[int, AbstractSet[int]], *, percentiles: bool = True) -> Measured:
+        """The times of each config.
+
+        Args:
+            counts: Ids of entries, which are spellings of one shape, with the recordings that count.
+            percentiles: Whether the percentiles are needed; they may be NaN otherwise.
+        """
+        return self._read(counts, percentiles=percentiles)[0]
+
+    def measured_with(
+        self, counts: Mapping[int, AbstractSet[int]], groups: Sequence[Sequence[int]]
+    ) -> tuple[Measured, Measured, Sample | None]:
+        """The times of each config; the same with those of further recordings; and the sample, if it is one.
+
+        Args:
+            counts: As for `measured`.
+            groups: Recordings whose times are also read if the others are a sample: up to `MOST_OF_GROUP` of each group.
+        """
+        if max(map(len, counts.values()), default=0) <= MOST_RECORDINGS:
+            found = self.measured(counts)
+            return found, found, None
+        drawn = self._drawn
+        also = {one for group in groups for one in heapq.nsmallest(MOST_OF_GROUP, group, key=drawn.__getitem__)}
+        more, limit = self._read(counts, also)
+        if limit is None:
+            return more, more, None
+        found = {
+            config: {one: times for one, times in by_rank.items() if drawn[one] < limit}
+            for config, by_rank in more.items()
+        }
+        return found, more, self.sample
+
+    def _read(
+        self,
+        counts: Mapping[int, AbstractSet[int]],
+        also: AbstractSet[int] = _NOBODY,
+        *,
+        percentiles: bool = True,
+    ) -> tuple[Measured, float | None]:
+        """The times, with those of the recordings `also`; and what recordings in the sample draw less than."""
+        found: Measured = {}
+        for entry, config, recording, median, p20, p80 in self._reading.bulk(queries.timings.of_entries(counts)):
+            if recording in counts[entry]:
+                times = None if median is None or p20 is None or p80 is None else (median, p20, p80)
+                found.setdefault(config, {})[recording] = times
+        blocks = self._blocks(counts, "medians", *(["percentiles"] if percentiles else []))
+        limit = self._limit(found, blocks, counts)
+        if limit is not None:
+            drawn = self._drawn
+            found = {
+                config: {one: times for one, times in by_rank.items() if drawn[one] < limit or one in also}
+                for config, by_rank in found.items()
+            }
+        for block in blocks:
+            places = self._places_in(block, counts[block.entry_id], limit, also)
+            recordings = [block.recordings[place] for place in places]
+            every = None if len(places) == len(block.recordings) else places
+            self.compacted |= percentiles and bool(places) and not block.has_percentiles
+            for number, config in enumerate(block.configs if places else ()):
+                found.setdefault(config, {}).update(zip(recordings, block.times(number, every), strict=True))
+        return found, limit
+
+    def medians(self, counts: Mapping[int, AbstractSet[int]]) -> dict[int, list[float | None]]:
+        """The median of each recording for each config in ms, None if it failed; without the percentiles.
+
+        Args:
+            counts: As for `measured`.
+        """
+        rows = [
+            (config, recording, median)
+            for entry in counts
+            for config, recording, median in self._reading.bulk(queries.timings.every_median_on(entry))
+            if recording in counts[entry]
+        ]
+        blocks = self._blocks(counts, "medians")
+        limit = None
+        if blocks or len(rows) > MOST_RECORDINGS:
+            timed: dict[int, list[int]] = {}
+            for config, recording, _ in rows:
+                timed.setdefault(config, []).append(recording)
+            limit = self._limit(timed, blocks, counts)
+        found: dict[int, list[float | None]] = {}
+        for config, recording, median in rows:
+            if limit is None or self._drawn[recording] < limit:
+                found.setdefault(config, []).append(median)
+        for block in blocks:
+            places = self._places_in(block, counts[block.entry_id], limit)
+            every = None if len(places) == len(block.recordings) else places
+            for number, config in enumerate(block.configs if places else ()):
+                column = block.medians.column(number, every)
+                failed = math.isnan(sum(column))
+                found.setdefault(config, []).extend(
+                    [None if math.isnan(one) else one for one in column] if failed else column
+                )
+        return found
+
+    def columns(
+        self, entry_id: int, counts: AbstractSet[int], config_ids: Collection[int] | None = None
+    ) -> Iterator[tuple[int, Sequence[int], Sequence[float]]]:
+        """Config, recordings and their medians in ms, without those on which the config failed; never a sample.
+
+        Args:
+            entry_id: The entry.
+            counts: Recordings that count.
+            config_ids: Read only these configs; by default all that were timed.
+        """
+        rows: dict[int, tuple[list[int], list[float]]] = {}
+        for config, recording, median in self._reading.bulk(queries.timings.medians_on(entry_id, config_ids)):
+            if recording in counts:
+                found = rows.setdefault(config, ([], []))
+                found[0].append(recording)
+                found[1].append(median)
+        for config, (recordings, medians) in rows.items():
+            yield config, recordings, medians
+        for block in self._blocks([entry_id], "medians"):
+            places = self._places_in(block, counts, None)
+            every = None if len(places) == len(block.recordings) else places
+            whose = block.recordings if every is None else [block.recordings[place] for place in places]
+            for number, config in enumerate(block.configs if places else ()):
+                if config_ids is not None and config not in config_ids:
+                    continue
+                column = block.medians.column(number, every)
+                if not math.isnan(sum(column)):
+                    yield config, whose, column
+                    continue
+                worked = [(one, time) for one, time in zip(whose, column, strict=True) if not math.isnan(time)]
+                yield config, [one for one, _ in worked], [time for _, time in worked]
+
+    def numbers(self, counts: Mapping[int, AbstractSet[int]]) -> Counter[int]:
+        """How many recordings have timed each config of these entries."""
+        rows = self._reading.bulk(queries.timings.who_timed(counts))
+        found = Counter(config for entry, config, recording in rows if recording in counts[entry])
+        return self._add_blocks(found, self._blocks(counts), counts)
+
+    def _blocks(self, entry_ids: Collection[int], *columns: str) -> list[StoredBlock]:
+        return [StoredBlock(row) for row in self._reading.bulk(queries.timings.blocks_on(entry_ids, *columns))]
+
+    def _add_blocks(
+        self,
+        found: Counter[int],
+        blocks: Sequence[StoredBlock],
+        counts: Mapping[int, AbstractSet[int]],
+        limit: float | None = None,
+    ) -> Counter[int]:
+        for block in blocks:
+            found.update(dict.fromkeys(block.configs, len(self._places_in(block, counts[block.entry_id], limit))))
+        return found
+
+    def _limit(
+        self,
+        rows: Mapping[int, Collection[int]],
+        blocks: Sequence[StoredBlock],
+        counts: Mapping[int, AbstractSet[int]],
+    ) -> float | None:
+        """Recordings that draw less are in the sample; None if all are. `rows` has the recordings of each config."""
+        timed = Counter({config: len(recordings) for config, recordings in rows.items()})
+        total = max(self._add_blocks(timed, blocks, counts).values(), default=0)
+        if total <= MOST_RECORDINGS:
+            return None
+        limit = MOST_RECORDINGS / total
+        if self.sample is None or self.sample.total < total:
+            drawn = self._drawn
+            used = Counter({config: sum(drawn[one] < limit for one in whose) for config, whose in rows.items()})
+            self.sample = Sample(max(self._add_blocks(used, blocks, counts, limit).values()), total)
+        return limit
+
+    def _places_in(
+        self, block: StoredBlock, counts: AbstractSet[int], limit: float | None, also: AbstractSet[int] = _NOBODY
+    ) -> Sequence[int]:
+        """Positions of the recordings of a block that count and are in the sample. Most blocks hold the same ones."""
+        key = (block.key, id(counts), limit)  # the caller keeps `counts`
+        found = self._places.get(key)
+        if found is None:
+            drawn = None if limit is None else self._drawn
+            found = self._places[key] = [
+                place
+                for place, one in enumerate(block.recordings)
+                if one in counts and (drawn is None or limit is None or drawn[one] < limit)
+            ]
+        if limit is None or not also:
+            return found
+        mine = {place for place, one in enumerate(block.recordings) if one in also and one in counts}
+        return sorted(mine.union(found)) if mine else found
+
+    @cached_property
+    def _drawn(self) -> dict[int, float]:
+        """For each recording that counts, a number from 0 to 1 that depends on its run and rank."""
+        rows = self._reading.bulk(queries.recordings.whose_recordings(self._selection))
+        return {identity: draw(run, rank) for run, rank, identity, _ in rows}
+
+
+def draw(run: str, rank: int) -> float:
+    """A number from 0 to 1 that decides which samples a rank's recording is in."""
+    return int.from_bytes(hashlib.sha256(f"{run}\0{rank}".encode()).digest()[:8], "big") / _DRAWN

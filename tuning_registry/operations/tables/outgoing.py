@@ -1,0 +1,128 @@
+"""Elected entries in the formats of other tools."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from tuning_registry.db import queries
+from tuning_registry.db.store import Store
+from tuning_registry.errors import RegistryError, SelectionError, UsageError
+from tuning_registry.formats.plugin import ElectedEntry, Outgoing, Written
+from tuning_registry.formats.plugins import PluginError, Plugins
+from tuning_registry.model.records import Times
+from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.tally import Winner, check_packages
+from tuning_registry.operations.election.voters import Voters
+from tuning_registry.operations.election.votes_by_shape import VotesByShape
+from tuning_registry.operations.election.winners import elect_entries
+from tuning_registry.rules.evidence import Policy
+
+
+def write_format(
+    store: Store,
+    selection: Selection,
+    name: str,
+    policy: str = Policy.MAJORITY,
+    options: Mapping[str, Any] | None = None,
+) -> tuple[Written, int]:
+    """The files of a selection's elected entries in the format of another tool, and the number of entries.
+
+    Args:
+        store: The database.
+        selection: Which votes count.
+        name: Name of the format.
+        policy: Who decides.
+        options: Further options for the writer.
+
+    Raises:
+        UsageError: There is no format of this name, or it does not write.
+        SelectionError: No votes match, or the format cannot hold the entries.
+        PluginError: The format is broken.
+        DatabaseError: The database cannot be read.
+    """
+    writer = Plugins().named(name)
+    if not writer.can_write:
+        raise UsageError(f"--to {name}: this format is read, not written")
+    with store.reading() as reading:
+        election = elect_entries(reading, selection, policy, every_choice=True)
+        votes = election.votes
+        check_packages(votes)
+        if not election.entries:
+            more = "" if selection.curated else "; --curated counts curated choices as votes"
+            raise SelectionError(f"no votes match the filters. Nothing was written{more}")
+        chosen = Outgoing(
+            entries=[_elected(entry, votes) for entry in election.entries],
+            votes=lambda: _vote_rows(election.entries, votes),
+            timings=lambda: _timing_rows(election.entries, votes),
+            options=options or {},
+        )
+        try:
+            written = writer.write(chosen)
+        except RegistryError:
+            raise
+        except Exception as error:
+            raise PluginError(f"format {name} failed: {type(error).__name__}: {error}") from error
+    for file in written.files:
+        path = PurePosixPath(file)
+        if path.is_absolute() or ".." in path.parts or (not file and len(written.files) > 1):
+            raise PluginError(f"format {name} would write {file!r}; expected a name below the output folder")
+    return written, len(election.entries)
+
+
+def _elected(entry: Winner, votes: VotesByShape) -> ElectedEntry:
+    return ElectedEntry(
+        arch=entry.arch,
+        device=entry.device,
+        kernel=entry.kernel,
+        key=entry.key,
+        config=entry.config,
+        triton=entry.triton,
+        package=entry.package,
+        version=entry.version,
+        votes=entry.choices[0].count,
+        total_votes=entry.votes,
+        times_ms=_medians(entry, votes),
+    )
+
+
+def _medians(entry: Winner, votes: VotesByShape) -> Times | None:
+    """The medians over ranks of the three times of the elected config."""
+    times = votes.timings_by_config(entry.shape).get(entry.config, {})
+    worked = [one for one in times.values() if one is not None]
+    if not worked:
+        return None
+    median, p20, p80 = (statistics.median(column) for column in zip(*worked, strict=True))
+    return median, p20, p80
+
+
+def _vote_rows(entries: list[Winner], votes: VotesByShape) -> Iterator[dict[str, Any]]:
+    """One row per vote on these entries; a curated choice that counts has no rank."""
+    voters = Voters(votes, {entry.shape for entry in entries})
+    for entry in entries:
+        for choice in entry.choices or ():
+            common = {**entry.head(), "config": choice.config, **entry.versions()}
+            for run, ranks in voters.ranks_by_run(entry.shape, choice.config_id).items():
+                yield from ({**common, "run": run, "rank": rank} for rank in ranks or (None,))
+
+
+def _timing_rows(entries: list[Winner], votes: VotesByShape) -> Iterator[dict[str, Any]]:
+    """One row per timing of a candidate of these entries, in milliseconds; null if it failed."""
+    facts = {row["id"]: row for row in votes.reading.rows(queries.recordings.facts(votes.selection))}
+    for entry in entries:
+        for config, by_recording in votes.timings_by_config(entry.shape).items():
+            for recording, times in by_recording.items():
+                median, p20, p80 = times or (None, None, None)
+                rank = facts[recording]["rank"]
+                yield {
+                    **entry.head(),
+                    "config": config,
+                    **entry.versions(),
+                    "run": facts[recording]["run"],
+                    "rank": rank if rank >= 0 else None,
+                    "median_ms": median,
+                    "p20_ms": p20,
+                    "p80_ms": p80,
+                }

@@ -1,0 +1,1 @@
+"""Compiling the kernels of a table before they are launched."""

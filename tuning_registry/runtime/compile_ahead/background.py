@@ -1,0 +1,199 @@
+"""A pinned job's kernels, compiled in the background before they are launched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from tuning_registry.compiler import CACHED, COMPILED, FAILED, Compiler
+from tuning_registry.cores import core_quota, usable_cores
+from tuning_registry.errors import RegistryError
+from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of, read_compile_file
+from tuning_registry.formats.loader import installed_triton
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.log import debug
+from tuning_registry.model.specializations import Specialization
+from tuning_registry.runtime.compile_ahead.kernels import cache_folder
+from tuning_registry.runtime.guard import guarded
+from tuning_registry.runtime.job.nvml import management_arch
+from tuning_registry.runtime.job.place import announce, launched_local_rank, launched_local_size
+from tuning_registry.runtime.pinning.tables import TableSource
+from tuning_registry.runtime.policies.policy import AutotunePolicy
+from tuning_registry.wording import count_of
+
+THREAD_NAME: Final = "tuning_registry compile"
+_LIMIT_S: Final = 900  # a job that has not launched its kernels by then compiles them itself
+_FREE_BYTES: Final = 1 << 30  # of the cache's file system: the job's own kernels must still fit
+_MOST_WORKERS: Final = 32
+
+
+class CompileAhead:
+    """Compiles what the tables of one policy pin, in processes that run when cores are idle.
+
+    It fills Triton's cache and tells nothing to the launches: one that comes earlier compiles as usual.
+
+    Args:
+        policy: With its mode resolved.
+    """
+
+    def __init__(self, policy: AutotunePolicy) -> None:
+        self._policy = policy
+        self._compiler: Compiler | None = None
+        self._lock = threading.Lock()
+        self._is_over = not policy.compile_ahead or policy.mode != "pinned" or policy.chaos
+        self._begun: dict[str, object] = {}
+        self._process = os.getpid()
+
+    def begin(self, tables: TableSource) -> None:
+        """Find the table that launches will be pinned to, and compile its kernels. Returns at once.
+
+        Without a device, the driver's management library says which architecture this machine has. If it does not, the
+        first launch does.
+        """
+        if not self._is_over:
+            tables.on_found = self._found
+            self._start(lambda: self._found_early(tables))
+
+    def _found_early(self, tables: TableSource) -> None:
+        table = tables.expected(management_arch)
+        if table is not None and self._is_first(table):
+            self._work(table)
+
+    def _found(self, table: TunedTable) -> None:
+        """A launch was looked up in this table."""
+        if not self._is_over and self._is_first(table):
+            self._start(lambda: self._work(table))
+
+    def _is_first(self, table: TunedTable) -> bool:
+        mine = object()
+        return "file" in table.provenance and self._begun.setdefault("table", mine) is mine
+
+    def _start(self, work: Callable[[], None]) -> None:
+        if self._process == os.getpid():
+            thread = threading.Thread(target=guarded, args=("compiling ahead", work), daemon=True, name=THREAD_NAME)
+            thread.start()
+
+    def stop(self) -> None:
+        """End the processes, and start none. Does nothing in a forked child, whose parent goes on."""
+        if self._process != os.getpid():
+            return
+        self._is_over = True
+        with self._lock:
+            compiler, self._compiler = self._compiler, None
+        if compiler is not None:
+            compiler.stop()
+
+    def _work(self, table: TunedTable) -> None:
+        file = _file_of(table)
+        if file is None:
+            name = compile_file_of(Path(table.provenance["file"]), table.digest)
+            debug("kernels are not compiled ahead: there is no %s; registry export writes it if the recordings have "
+                  "compile data", name)  # fmt: skip
+            return
+        try:
+            data = read_compile_file(file)
+        except RegistryError as error:
+            announce("kernels are not compiled ahead: %s", error)
+            return
+        kernels, others = self._in_scope(data, table)
+        reason = _obstacle(data, table) or (others if not kernels else "")
+        if reason:
+            announce("kernels are not compiled ahead: %s", reason)
+            return
+        missing = [kernel for kernel in kernels if not is_cached(kernel.specialization)]
+        if not missing:
+            debug("%s in Triton's cache already", count_of(len(kernels), "kernel"))
+            return
+        self._compile([kernel.specialization for kernel in missing], len(kernels) - len(missing))
+
+    def _in_scope(self, data: CompileData, table: TunedTable) -> tuple[list[CompiledKernel], str]:
+        """The kernels that the policy pins from the table and that can be imported by name; why others are left out."""
+        known = table.texts.keys()
+        pinned = [one for one in data.kernels if one.kernel in known and self._policy.in_scope(one.kernel)]
+        found = [one for one in pinned if not one.obstacle]
+        return found, pinned[0].obstacle if pinned else "none of its kernels is in scope"
+
+    def _compile(self, kernels: Sequence[Specialization], cached: int) -> None:
+        local_size, local_rank = launched_local_size() or 1, launched_local_rank() or 0
+        workers = min(workers_beside(local_size), len(kernels))
+        first = len(kernels) * (local_rank % local_size) // local_size  # ranks that share a cache begin apart
+        began = time.monotonic()
+        with self._lock:
+            if self._is_over:
+                return
+            compiler = self._compiler = Compiler(
+                kernels, workers=workers, first=first, limit_s=_LIMIT_S, is_background=True,
+                environ={"TRITON_CACHE_DIR": str(cache_folder())},
+            )  # fmt: skip
+        debug("compiling %s in the background with %s", count_of(len(kernels), "kernel"), count_of(workers, "process"))
+        counts: Counter[str] = Counter({CACHED: cached})
+        for outcome in compiler.outcomes():
+            counts[outcome["outcome"]] += 1
+            if outcome["outcome"] == FAILED:
+                kernel = kernels[outcome["index"]]
+                debug("not compiled ahead: %s.%s: %s", kernel.module, kernel.function, outcome["why"])
+        if not self._is_over:
+            announce("compiled %s in the background in %.1f s (%s in the cache already, %s could not be compiled)",
+                     count_of(counts[COMPILED], "kernel"), time.monotonic() - began, counts[CACHED],
+                     len(kernels) + cached - counts[COMPILED] - counts[CACHED])  # fmt: skip
+
+
+def workers_beside(local_size: int) -> int:
+    """The number of processes for this rank's share of the cores, which leave one core to each rank; 0 if none is left.
+
+    Time that they use counts against the quota of a container, whatever their priority: there they take half.
+    """
+    quota = core_quota()
+    spare = usable_cores(quota) - local_size
+    if quota is not None:
+        spare //= 2
+    return min(max(spare // local_size, 1), _MOST_WORKERS) if spare > 0 else 0
+
+
+def is_cached(kernel: Specialization) -> bool:
+    """Whether Triton's cache has a kernel under the key that it was recorded with."""
+    name = f"{kernel.name[:150]}.json"
+    return bool(import_module("triton.runtime.cache").get_cache_manager(kernel.cache_key).get_group(name))
+
+
+def _file_of(table: TunedTable) -> Path | None:
+    """The file with a table's compile data: beside the path that was stated, or beside the file that it leads to."""
+    path = Path(table.provenance["file"])
+    files = [compile_file_of(place, table.digest) for place in (path, Path(os.path.realpath(path)))]
+    return next((file for file in files if os.path.lexists(file)), None)
+
+
+def _obstacle(data: CompileData, table: TunedTable) -> str:
+    """Why nothing can be compiled ahead here; empty if it can."""
+    here = installed_triton()
+    if data.digest != table.digest:
+        return f"its data is for the table with digest {data.digest[:16]}"
+    if here != data.triton:
+        return f"it was recorded with Triton {data.triton}; this process uses Triton {here}"
+    if not workers_beside(launched_local_size() or 1):
+        return "there is no idle core: one core for each rank"
+    return _setting(os.environ) or _folder_obstacle(cache_folder())
+
+
+def _setting(environ: Mapping[str, str]) -> str:
+    for name in ("TRITON_ALWAYS_COMPILE", "TRITON_INTERPRET"):
+        if environ.get(name, "0").lower() in {"1", "true", "yes", "on", "y"}:
+            return f"{name} is set"
+    return ""
+
+
+def _folder_obstacle(folder: Path) -> str:
+    """Why nothing can be written to Triton's cache; empty if it can."""
+    nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        return f"Triton's cache {folder} cannot be written"
+    if shutil.disk_usage(nearest).free < _FREE_BYTES:
+        return f"the file system of Triton's cache {folder} has less than {_FREE_BYTES >> 30} GiB left"
+    return ""
