@@ -19,6 +19,7 @@ from tuning_registry.errors import LaunchError  # noqa: E402
 from tuning_registry.model.canonical import config_text, live_config_text  # noqa: E402
 from tuning_registry.model.records import ECHO  # noqa: E402
 from tuning_registry.runtime import choice_log, coverage_report, install, uninstall  # noqa: E402
+from tuning_registry.runtime.inductor.launches import CompiledLaunches  # noqa: E402
 from tuning_registry.runtime.session import Session  # noqa: E402
 from tuning_registry.runtime.triton.keys import Call, source_hash  # noqa: E402
 
@@ -75,6 +76,21 @@ def test_a_winner_is_a_vote_under_the_name_and_key_of_an_eager_launch(
     timed = {timing.config: timing.median_ms for timing in recording.timings[ARCH][ADD][KEY]}
     assert timed == {live_config_text(c): machine.times[name] for c, name in zip(kernels.add.configs, ALL, strict=True)}
     assert recording.header.sources == {ADD: source_hash(kernels.add)}
+
+
+def test_timings_of_a_kernel_with_a_fused_epilogue_do_not_vote(
+    machine: Machine, kernels: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = CompiledLaunches.plan
+    monkeypatch.setattr(
+        CompiledLaunches, "plan", lambda self, *args, **_: plan(self, *args, is_fused=True)  # as if Inductor had
+    )  # fmt: skip
+    record(tmp_path)
+    run(lambda x: kernels.call(kernels.add, x))
+    assert machine.of(machine.timed) == ALL
+    assert [kernel for kernel, why in coverage_report().not_covered if "fused" in why] == [ADD]
+    uninstall()
+    assert not list(tmp_path.rglob("r.job.*.json"))
 
 
 def test_what_inductor_has_cached_is_an_echo(machine: Machine, kernels: Any, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class ImportWatch:
         if then is None:
             return None
         for finder in sys.meta_path:
-            if not isinstance(finder, ImportWatch):
+            if not isinstance(finder, ImportWatch) and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)
                 if spec is not None:
                     if spec.loader is not None and hasattr(spec.loader, "exec_module"):

@@ -228,14 +228,11 @@ class CompiledLaunches:
             if candidate is not None:
                 measured[candidate] = min(time_ms, measured[candidate])
         best = kernel.find(min(timings, key=lambda launcher: timings[launcher]).config)
-        if best is not None and not note.is_fused:
-            self._tuned(
-                kernel,
-                note.key_of(dict(zip(launch_names(autotuner.launchers[0]), args, strict=False))),
-                best,
-                measured,
-                watch.TIMED,
-            )
+        key = note.key_of(dict(zip(launch_names(autotuner.launchers[0]), args, strict=False)))
+        if note.is_fused:
+            self._session.coverage.gap(kernel_name(kernel), key or "", coverage.FUSED)
+        elif best is not None:
+            self._tuned(kernel, key, best, measured, watch.TIMED)
 
     def chosen(self, autotuner: Any, launcher: Any) -> None:
         """Note Inductor's choice for one of its own kernels."""
