@@ -63,7 +63,7 @@ def downgrade() -> None:
     of_entry, of_config = sa.column("entry_id").in_(foreign), sa.column("config_id").in_(others)
     for table in ("votes", "timings", "observations"):
         op.execute(sa.delete(sa.table(table)).where(of_entry | of_config))
-    for table in ("candidate_sets", "audits"):
+    for table in ("packed_timings", "packed_candidate_sets", "candidate_sets", "audits"):
         op.execute(sa.delete(sa.table(table)).where(of_entry))
     op.execute(sa.delete(sa.table("override_events")).where(of_config))
     op.execute(sa.delete(sa.table("entries")).where((sa.column("device") != "") | sa.column("is_recorded").is_(False)))

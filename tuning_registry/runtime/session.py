@@ -134,6 +134,10 @@ class Session:
         arch = self.devices.current().arch
         self.note_launch(call, arch, key, decision, is_news=self.note_decision(call, arch, key, decision))
 
+    def never_banned(self, kernel: str, candidates: list[Any]) -> list[Any]:
+        """The candidates that the table bans for no key of a kernel (`Pinning.never_banned`)."""
+        return self._pinning.never_banned(kernel, self.devices.current().arch, candidates)
+
     def allowed(self, call: Call, pruned: Any) -> Any:
         """What the table's bans leave of the candidates that Triton is about to time (`Pinning.allowed`)."""
         return self._pinning.allowed(call, pruned)

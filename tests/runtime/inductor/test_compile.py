@@ -202,6 +202,34 @@ def test_bans_hold(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     assert machine.of(machine.timed) == ALL[1:]
 
 
+def test_bans_hold_for_dynamic_sizes(machine: Machine, kernels: Any, tmp_path: Path) -> None:
+    bans = [
+        {"kernel": ADD, "key": key, "action": "ban", "config": config(*banned), "reason": "it is wrong"}
+        for key, banned in (("*", (64, 2)), (f"n=2000{DTYPES}", (64, 4)))
+    ]
+    pin(tmp_path, {KEY: config(128, 2)}, extra={"overrides": bans})
+    machine.broken = {ALL[2]}  # what is chosen does not compile, and the first of the others is banned
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    for size in (1000, 2000):
+        compiled(torch.ones(size))
+    assert not {ALL[0], ALL[2]} & set(machine.of(machine.launched))
+    assert machine.of(machine.launched)[1] == ALL[3]
+    assert coverage_report().faults == {}
+
+
+@pytest.mark.parametrize("fields", [{"on_miss": "tune"}, {"config_invariant": ["add"]}])
+def test_inductor_times_nothing_that_is_banned_for_some_size(
+    machine: Machine, kernels: Any, tmp_path: Path, fields: Any
+) -> None:
+    ban = {"kernel": ADD, "key": f"n=2000{DTYPES}", "action": "ban", "config": config(64, 2), "reason": "it is wrong"}
+    pin(tmp_path, {f"n=9{DTYPES}": config(128, 2)}, extra={"overrides": [ban]}, **fields)
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    for size in (1000, 2000):
+        compiled(torch.ones(size))
+    assert machine.of(machine.timed) == ALL[1:]
+    assert ALL[0] not in machine.of(machine.launched)
+
+
 def test_on_miss_error_refuses(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     pin(tmp_path, {f"n=900{DTYPES}": config(128, 4)}, on_miss="error")
     with pytest.raises(Exception, match="no config to pin") as caught:
@@ -278,6 +306,16 @@ def test_values_of_heuristics_are_no_part_of_a_config(machine: Machine, kernels:
     assert machine.of(machine.compiled, "even") == ["even BLOCK=64 w4"]
 
 
+def test_values_of_heuristics_around_an_autotuner_are_part_of_the_key(
+    machine: Machine, kernels: Any, tmp_path: Path
+) -> None:
+    name, key = ADD.replace("add", "rounded"), f"n=1000|ROUND=True{DTYPES}"
+    record(tmp_path)
+    run(lambda x: kernels.call(kernels.rounded, x))
+    uninstall()
+    assert list(only_recording(tmp_path / "rec").votes[ARCH][name]) == [key]
+
+
 def test_what_pruning_drops_is_not_launched(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     name = ADD.replace("add", "pruned")
     pin(tmp_path, {KEY: config(64, 4), f"n=1200{DTYPES}": config(256, 2)}, kernel=name)
@@ -307,6 +345,18 @@ def test_each_value_of_a_dynamic_size_is_pinned(machine: Machine, kernels: Any, 
     ]  # fmt: skip
     assert [(miss.key, miss.source) for miss in coverage_report().misses] == [(f"n=1900{DTYPES}", "nearest")]
     assert not [gap for gap in coverage_report().not_covered if gap[0] == ADD]
+
+
+def test_a_kernel_that_two_graphs_share_goes_on_to_choose_for_its_sizes(
+    machine: Machine, kernels: Any, tmp_path: Path
+) -> None:
+    pin(tmp_path, {KEY: config(128, 2), f"n=2000{DTYPES}": config(64, 4)})
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    compiled(torch.ones(1000))
+    machine.autotuners["add"].precompile()
+    compiled(torch.ones(2000))
+    assert machine.of(machine.launched) == [ALL[2], ALL[1]]
+    assert [c.source for c in choice_log() if c.kernel == ADD] == ["table", "table"]
 
 
 def test_code_in_cpp_has_one_config_for_a_dynamic_size(machine: Machine, kernels: Any, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tuning_registry.errors import LaunchError
 from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.model.canonical import dump_json, live_config_text, text_digest
 from tuning_registry.model.names import bare_name
@@ -18,13 +19,14 @@ from tuning_registry.runtime.inductor.generated import (
     dispatching,
     function_name,
     launch_names,
+    launchers_of,
     may_have_kernels,
 )
 from tuning_registry.runtime.inductor.notes import VERSION, CompiledCall, CompiledKernel, Note, decision_of
 from tuning_registry.runtime.inductor.seams import Plan, Seam
 from tuning_registry.runtime.job.devices import loaded_torch
 from tuning_registry.runtime.job.place import current_place
-from tuning_registry.runtime.pinning.decision import Decision
+from tuning_registry.runtime.pinning.decision import BANNED, Decision
 from tuning_registry.runtime.session import Session
 from tuning_registry.runtime.triton import coverage, watch
 from tuning_registry.runtime.triton.keys import kernel_name
@@ -95,11 +97,16 @@ class CompiledLaunches:
             return None
         decisions: list[Decision[Any]] = []
         pruned: list[Any] = []
-        if self._session.pins and self._policy.in_scope(defined.call.kernel):
+        name = defined.call.kernel
+        if self._session.pins and self._policy.in_scope(name):
             pruned = unique(defined.candidates)
             if not defined.is_dynamic:
                 decisions = self._session.decide_compiled(defined.call, pruned)
-            pruned = list(self._session.allowed(defined.call, pruned))  # what Inductor may time, or dispatch to
+            if defined.is_dynamic and self._times_misses(name):
+                # One choice of Inductor then serves all sizes, so it must be banned for none of them.
+                pruned = self._session.never_banned(name, pruned)
+            else:
+                pruned = list(self._session.allowed(defined.call, pruned))  # what Inductor may time, or dispatch to
         kept = positions(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
         return Plan(note_of(defined, kept, decisions, is_fused).literal(), kept)
 
@@ -118,7 +125,7 @@ class CompiledLaunches:
         if not self._policy.in_scope(name):
             session.coverage.reach(name, coverage.OUT_OF_SCOPE, len(kernel.configs))
             return
-        if note.is_dynamic and session.pins and len(autotuner.launchers) > 1 and not self._times_misses(name):
+        if note.is_dynamic and session.pins and len(launchers_of(autotuner)) > 1 and not self._times_misses(name):
             self._dispatch(autotuner, kernel)
             return
         if note.is_dynamic:
@@ -160,7 +167,7 @@ class CompiledLaunches:
 
         See docs/decisions.md, D-compile-5.
         """
-        launchers, note = list(autotuner.launchers), kernel.note
+        launchers, note = launchers_of(autotuner), kernel.note
         names = launch_names(launchers[0])
         places = [names.index(field[0]) for field in note.key or () if not isinstance(field, str) and field[0] in names]
 
@@ -190,9 +197,14 @@ class CompiledLaunches:
                     self._session.note_compiled(call, key, decision)
                     return launcher
         allowed = self._session.allowed(call, kernel.candidates)
-        warn_once(("failed", call.kernel, key), "%s, key %s: the config that was chosen did not compile under torch.compile, or "
-                  "does not fit the device; launching another one. Record this key and export it.", call.kernel, key)  # fmt: skip
-        return next((one for one in launchers if kernel.find(one.config) in allowed), launchers[0])
+        for launcher in launchers:
+            if any(kernel.find(launcher.config) is candidate for candidate in allowed):
+                warn_once(("failed", call.kernel, key), "%s, key %s: the config that was chosen did not compile under torch.compile, "
+                          "or does not fit the device; launching another one. Record this key and export it.",
+                          call.kernel, key)  # fmt: skip
+                return launcher
+        raise LaunchError(f"{call.kernel}, key {key}: none of the configs that compiled under torch.compile may be launched, "
+                          "because the table bans them", BANNED)  # fmt: skip
 
     def choose(self, autotuner: Any) -> None:
         """Warn if Inductor is about to time a kernel that should be pinned."""

@@ -121,7 +121,7 @@ class Pinning:
                 f"{kernel} could not be pinned because of a fault in tuning_registry itself; the log describes the fault. "
                 "To launch it anyway, set on_miss to nearest.", FAULT,
             )  # fmt: skip
-        allowed = self._never_banned(kernel, arch, pruned)
+        allowed = self.never_banned(kernel, arch, pruned)
         candidate = guarded("estimating costs", cheapest, call.autotuner.configs, allowed)
         candidate = allowed[0] if candidate is None else candidate
         place = _Place(call, arch, guarded("naming a key", self._session.key, call), pruned, {})
@@ -339,7 +339,7 @@ class Pinning:
             warn_once(("bare name", name), "the table's entries for %s have no module, so they serve several kernels: %s. "
                       "Record again: new recordings have qualified names.", name, " and ".join(sorted(served)))  # fmt: skip
 
-    def _never_banned(self, kernel: str, arch: str, pruned: list[Any]) -> list[Any]:
+    def never_banned(self, kernel: str, arch: str, pruned: list[Any]) -> list[Any]:
         """The candidates that are not banned for any key of a kernel.
 
         Raises:

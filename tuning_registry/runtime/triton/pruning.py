@@ -11,10 +11,10 @@ PROBE: Final = "_tuning_registry_probe"  # marks an autotuner that prunes for us
 
 def prunes_its_own_way(autotuner: Any) -> bool:
     """Whether the class of an autotuner, or the autotuner itself, replaces Triton's `prune_configs`."""
-    if "prune_configs" in vars(autotuner):
+    if "prune_configs" in getattr(autotuner, "__dict__", ()):
         return True
     owner = next((kind for kind in type(autotuner).__mro__ if "prune_configs" in vars(kind)), None)
-    return owner is None or owner.__module__ != "triton.runtime.autotuner"
+    return owner is not None and owner.__module__ != "triton.runtime.autotuner"
 
 
 def ask_pruning(autotuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
