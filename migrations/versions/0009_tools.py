@@ -22,6 +22,7 @@ def upgrade() -> None:
     op.add_column("configs", sa.Column("kind", BYTE_TEXT, nullable=False, server_default="triton"))
     op.add_column("entries", sa.Column("device", BYTE_TEXT, nullable=False, server_default=sa.text("''")))
     op.add_column("entries", sa.Column("is_recorded", sa.Boolean(), nullable=False, server_default=sa.text("true")))
+    op.create_index("ix_entries_is_recorded", "entries", ["is_recorded"])
     op.add_column("recordings", sa.Column("origin_id", ID))
     op.create_table(
         "origins",
@@ -68,6 +69,7 @@ def downgrade() -> None:
     op.execute(sa.delete(sa.table("override_events")).where(of_config))
     op.execute(sa.delete(sa.table("entries")).where((sa.column("device") != "") | sa.column("is_recorded").is_(False)))
     op.execute(sa.delete(sa.table("configs")).where(sa.column("kind") != "triton"))
+    op.drop_index("ix_entries_is_recorded", "entries")
     for table, column in (
         ("recordings", "origin_id"),
         ("entries", "is_recorded"),

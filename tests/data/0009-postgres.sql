@@ -781,6 +781,8 @@ ALTER TABLE ONLY public.recordings
 ALTER TABLE ONLY public.source_sets
     ADD CONSTRAINT uq_source_sets_digest UNIQUE (digest);
 
+CREATE INDEX ix_entries_is_recorded ON public.entries USING btree (is_recorded);
+
 CREATE INDEX ix_exports_table_digest ON public.exports USING btree (table_digest);
 
 CREATE INDEX ix_hand_ins_state_received_at ON public.hand_ins USING btree (state, received_at);

@@ -536,4 +536,5 @@ JOIN configs c ON c.id = v.config_id
 JOIN recordings r ON r.id = v.recording_id AND r.superseded_at = '' AND r.withdrawn_at IS NULL
 JOIN recorded_runs u ON u.id = r.run_id AND u.withdrawn_at IS NULL;
 CREATE INDEX ix_hand_ins_state_received_at ON hand_ins (state, received_at);
+CREATE INDEX ix_entries_is_recorded ON entries (is_recorded);
 COMMIT;
