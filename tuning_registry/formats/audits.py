@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, describe
-from tuning_registry.formats.sections import read_entries
+from tuning_registry.formats.extra import read_part, without_part
 from tuning_registry.model.audits import AuditedCandidate, AuditedEntry
 from tuning_registry.model.canonical import config_text, parse_config
 from tuning_registry.model.names import check_text
@@ -50,27 +50,17 @@ def read_audits(extra: Mapping[str, Any]) -> ByEntry[AuditedEntry]:
     Raises:
         FormatError: With the path to what is wrong.
     """
-    document = extra.get(NAME)
-    if document is None:
-        return {}
-    try:
-        if not isinstance(document, dict):
-            raise FormatError(f"expected an object, found {describe(document)}")
-        if document.get("version") != _VERSION:
-            return {}
+
+    def reader_of(document: Mapping[str, Any]) -> Callable[[object], AuditedEntry]:
         configs = _configs(document.get("configs"))
-        try:
-            return read_entries(document.get("entries"), lambda value: _entry(value, configs))
-        except FormatError as fault:
-            raise fault.under("entries") from fault
-    except FormatError as fault:
-        raise fault.under(NAME).under("extra") from fault
+        return lambda value: _entry(value, configs)
+
+    return read_part(extra, NAME, _VERSION, reader_of)
 
 
 def without_audits(extra: Mapping[str, Any]) -> dict[str, Any]:
     """The `extra` of a recording without the audits that `read_audits` returns."""
-    is_read = isinstance(extra.get(NAME), dict) and extra[NAME].get("version") == _VERSION
-    return {name: value for name, value in extra.items() if not (is_read and name == NAME)}
+    return without_part(extra, NAME, _VERSION)
 
 
 def _configs(value: object) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from tuning_registry.errors import FormatError, describe
-from tuning_registry.formats.sections import read_entries
+from tuning_registry.formats.extra import read_part, without_part
 from tuning_registry.model.canonical import config_text, parse_config
 from tuning_registry.model.records import ByEntry
 from tuning_registry.model.specializations import Specialization
@@ -44,28 +44,18 @@ def read_compiled(extra: Mapping[str, Any]) -> ByEntry[list[Compiled]]:
     Raises:
         FormatError: With the path to what is wrong.
     """
-    document = extra.get(NAME)
-    if document is None:
-        return {}
-    try:
-        if not isinstance(document, dict):
-            raise FormatError(f"expected an object, found {describe(document)}")
-        if document.get("version") != _VERSION:
-            return {}
+
+    def reader_of(document: Mapping[str, Any]) -> Callable[[object], list[Compiled]]:
         configs = _list_of(document, "configs", config_text)
         specializations = _list_of(document, "specializations", Specialization.from_dict)
-        try:
-            return read_entries(document.get("entries"), lambda value: _pairs(value, configs, specializations))
-        except FormatError as fault:
-            raise fault.under("entries") from fault
-    except FormatError as fault:
-        raise fault.under(NAME).under("extra") from fault
+        return lambda value: _pairs(value, configs, specializations)
+
+    return read_part(extra, NAME, _VERSION, reader_of)
 
 
 def without_compiled(extra: Mapping[str, Any]) -> dict[str, Any]:
     """The `extra` of a recording without what `read_compiled` returns."""
-    is_read = isinstance(extra.get(NAME), dict) and extra[NAME].get("version") == _VERSION
-    return {name: value for name, value in extra.items() if not (is_read and name == NAME)}
+    return without_part(extra, NAME, _VERSION)
 
 
 def _list_of(document: Mapping[str, Any], field: str, read: Callable[[Any], T]) -> list[T]:
