@@ -19,7 +19,7 @@ from tuning_registry.model.records import Recording
 FLASHINFER = FlashInferCache()
 V1 = TOOLS / "flashinfer" / "v1"
 V2 = TOOLS / "flashinfer" / "v2root" / "v2"
-RANKS = TOOLS / "sglang_flashinfer" / "0.7.4" / "sm100" / "a7a7a8a50809e4e0"
+RANKS = TOOLS / "flashinfer" / "sglang" / "0.7.4" / "sm100" / "a7a7a8a50809e4e0"
 METADATA = {"flashinfer_version": "0.7.4", "gpu": "NVIDIA B200"}
 KEY = "('fp4_gemm', 'Cutlass', ((1, 7168), (0,)), (torch.bfloat16, True))"
 SHAPE = "profile=((1, 7168), (0,))"
@@ -51,8 +51,8 @@ def test_every_choice_of_a_v1_cache_is_read(version: str) -> None:
     assert sorted((one["runner"], str(one["tactic"])) for one in found) == sorted((v[0], str(v[1])) for v in entries)
     assert recording.header.rank is None
     assert recording.header.packages == {"flashinfer-python": version[:5]}
-    times = [timing.median_ms for rows in recording.timings.values() for keys in rows.values() for timed in keys.values()
-             for timing in timed]  # fmt: skip
+    timed = [one for kernels in recording.timings.values() for keys in kernels.values() for one in keys.values()]
+    times = [timing.median_ms for one in timed for timing in one]
     assert sorted(times) == sorted(value[3]["time_ms"] for value in entries if len(value) > 3)
     assert all(("extras" in one) == (version == "0.7.4_B200") for one in found)
 

@@ -1,8 +1,8 @@
 """Results of triton-dejavu: a `cache.json` for each kernel below `TRITON_DEJAVU_STORAGE`.
 
-`dejavu_0.7/triton_3.3.0/cuda_12.4/gpu_NVIDIA_H100_80GB_HBM3/FUNCTION/.../cache.json` holds
-`{"signature": "JITFunction(module:function)", "keys": ["dstate"], "cache": {"('128', 'torch.bfloat16')": "BLOCK_M: 8,
-num_warps: 2, num_ctas: 1, num_stages: 6, maxnreg: None"}, "timings": {KEY: [0.0033]}, "timings_data": {"labels": ["ms"]}}`.
+`dejavu_0.7/triton_3.3.0/cuda_12.4/gpu_NVIDIA_H100_80GB_HBM3/FUNCTION/.../cache.json` holds `{"signature":
+"JITFunction(module:function)", "keys": ["dstate"], "cache": {"('128', 'torch.bfloat16')": "BLOCK_M: 8, num_warps:
+2, num_ctas: 1, num_stages: 6, maxnreg: None"}, "timings": {KEY: [0.0033]}, "timings_data": {"labels": ["ms"]}}`.
 Every value of a key is text: those of `keys` by position, then dtypes. Source: `triton_dejavu/dejavu_storage.py`.
 """
 

@@ -1,10 +1,10 @@
 """The database of FlagGems' tuner, `~/.flaggems/config_cache/TunedConfig_{vendor}_triton_{major}_{minor}.db`.
 
 Two tables for each kernel: winners, `{function}_{32 hex}...-{32 hex}`, and the times of every candidate,
-`{function}_{64 hex}_benchmark_v2-{32 hex}`, which has columns `p50`, `p20` and `p80` in ms. `key_0`, `key_1`, ... hold the
-values of a key without names, then dtypes; in the tables of times, then how it was timed. Keys of more than 64 values are
-`key_hash` and `key_blob`. The other columns are the config. Integers of the winners' keys are rounded by the op.
-Source: `flag_gems/utils/models/sql.py`.
+`{function}_{64 hex}_benchmark_v2-{32 hex}`, which has columns `p50`, `p20` and `p80` in ms. `key_0`, `key_1`, ...
+hold the values of a key without names, then dtypes; in the tables of times, then how it was timed. Keys of more
+than 64 values are `key_hash` and `key_blob`. The other columns are the config. Integers of the winners' keys are
+rounded by the op. Source: `flag_gems/utils/models/sql.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tuning_registry.model.origins import Origin
 from tuning_registry.model.records import Recording, Timing
 
 _TABLE: Final = re.compile(
-    r"(?P<function>.+?)_([0-9a-f]{64}_benchmark_v[0-9]+|[0-9a-f]{32}(_flagtune_.+?)?(_benchmark_[0-9a-f]{12})?)-[0-9a-f]{32}",
+    r"(?P<function>.+?)_([0-9a-f]{64}_benchmark_v[0-9]+|[0-9a-f]{32}(_flagtune_.+?)?(_benchmark_[0-9a-f]{12})?)"
+    r"-[0-9a-f]{32}",
     re.DOTALL,
 )
 _FILE: Final = re.compile(r"TunedConfig_.+_triton_[0-9]+_[0-9]+\.db")

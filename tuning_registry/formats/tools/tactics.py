@@ -1,8 +1,8 @@
 """Choices of a runner and a tactic, as the autotuners of FlashInfer and TensorRT-LLM cache them.
 
 Their cache keys hold the op, the class of the chosen runner, what the runner was made with (its *extras*), and the
-shapes of the inputs (the *profile*). Ranks that chose different runners have different cache keys, and the extras of two
-runners differ, so that entries are compared by op and profile.
+shapes of the inputs (the *profile*). Ranks that chose different runners have different cache keys, and the extras
+of two runners differ, so that entries are compared by op and profile.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Caches of TensorRT-LLM's autotuner, `autotune(cache_path=...)`.
 
 Newer releases write one file of all ranks, `{"metadata": {"lib_version": "1.3.0", "device_name": "NVIDIA B200",
-"device_capability": [10, 0]}, "rank_0": {CACHE KEY: {"runner_id": 0, "tactic": "[8, 17]", "min_time": 0.006}}}`, in which
-a tactic is the text of a Python value. Older ones write `NAME.rank0.json` with `cache_data` instead of `rank_0`, in which
-it is JSON. A cache key is `('op', 'Runner', ID, (shapes))`; the ID may hold the rank, or is a number of the process.
-Source: `tensorrt_llm/_torch/autotuner.py`, `AutoTunerProfilingCache`, of 2025 and 2026.
+"device_capability": [10, 0]}, "rank_0": {CACHE KEY: {"runner_id": 0, "tactic": "[8, 17]", "min_time": 0.006}}}`, in
+which a tactic is the text of a Python value. Older ones write `NAME.rank0.json` with `cache_data` instead of
+`rank_0`, in which it is JSON. A cache key is `('op', 'Runner', ID, (shapes))`; the ID may hold the rank, or is a
+number of the process. Source: `tensorrt_llm/_torch/autotuner.py`, `AutoTunerProfilingCache`, of 2025 and 2026.
 """
 
 from __future__ import annotations

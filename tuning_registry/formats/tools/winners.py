@@ -34,8 +34,8 @@ def winner_alone(config: str, time_ms: float) -> Sequence[Timing]:
 def with_unknown_candidates(recording: Recording) -> Recording:
     """A recording whose timings do not tell what a config was chosen from.
 
-    Otherwise a winner that was timed alone would count as the only candidate, and ranks that disagree would seem to have
-    chosen from different ones.
+    Otherwise a winner that was timed alone would count as the only candidate, and ranks that disagree would seem to
+    have chosen from different ones.
     """
     sets = {
         arch: {kernel: dict.fromkeys(entries, _NOT_KNOWN) for kernel, entries in kernels.items()}
