@@ -40,18 +40,19 @@ def work(keys: int, candidates: int, fake: bool) -> dict[str, Any]:
     from tuning_registry.runtime import install, uninstall
 
     began = time.perf_counter()
+    if os.environ.get("TUNING_REGISTRY_MODE") == "record":
+        from triton.runtime.autotuner import Autotuner
+
+        prune = Autotuner.prune_configs  # replaced before the recorder does it: it must see what is timed
+        Autotuner.prune_configs = lambda self, kwargs: list(prune(self, kwargs))[:candidates]
     policy = install() if os.environ.get("TUNING_REGISTRY_MODE") else None  # first, as the launcher does
     import torch
     from triton.compiler.compiler import ASTSource
-    from triton.runtime.autotuner import Autotuner
 
     if fake:
         from record_keys import use_fake_gpu
 
         use_fake_gpu()
-    if policy is not None and policy.mode == "record":
-        prune = Autotuner.prune_configs
-        Autotuner.prune_configs = lambda self, kwargs: list(prune(self, kwargs))[:candidates]
     compiled: list[str] = []
     make_ir = ASTSource.make_ir
 
@@ -98,7 +99,7 @@ def process(name: str, arguments: list[str], cache: Path, **variables: str) -> d
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     found["process_s"] = round(time.perf_counter() - start, 2)
     said = [line.partition("tuning_registry: ")[2] for line in done.stderr.splitlines() if "tuning_registry: " in line]
-    found["said"] = [line for line in said if "compil" in line or "miss" in line or "pinned" in line][:12]
+    found["said"] = [line for line in said if any(word in line for word in ("compil", "pinned", "recorded"))][:12]
     print(f"{name:9}", json.dumps(found), flush=True)
     return found
 

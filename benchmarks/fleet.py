@@ -70,10 +70,12 @@ def make_payloads(ranks: int, folder: Path) -> list[bytes]:
     ]  # fmt: skip
 
 
-def take_part(url: str, file: Path, share: int, start: float, moments: Sequence[float], bare: bool, out: Any) -> None:
-    """Be every fourth rank of the fleet; sends one outcome per rank."""
+def take_part(url: str, file: Path, share: int, moments: Sequence[float], bare: bool, pipe: Any) -> None:
+    """Be every fourth rank of the fleet; receives the time of the start, and sends one outcome per rank."""
     payloads: list[bytes] = pickle.loads(file.read_bytes())[share::PROCESSES]
     call = bare_append(url) if bare else hand_in(url)
+    pipe.send("ready")
+    start: float = pipe.recv()
 
     def play(payload: bytes, moment: float) -> Outcome:
         done = call(payload)
@@ -84,11 +86,13 @@ def take_part(url: str, file: Path, share: int, start: float, moments: Sequence[
         for moment, payload in sorted(zip(moments[share::PROCESSES], payloads, strict=True)):
             time.sleep(max(0.0, start + moment - time.time()))
             running.append(pool.submit(play, payload, moment))
-        out.send([one.result() for one in running])
+        pipe.send([one.result() for one in running])
 
 
 def hand_in(url: str) -> Callable[[bytes], bool]:
-    import tuning_registry.db.appending  # noqa: F401  # a real rank loads it during the run
+    import psycopg  # noqa: F401  # a real rank has loaded the driver during the run
+
+    import tuning_registry.db.appending  # noqa: F401
 
     return lambda payload: HandIn(url, lambda: payload, lambda: False).finish()
 
@@ -124,12 +128,16 @@ def bare_append(url: str) -> Callable[[bytes], bool]:
 def play_fleet(url: str, file: Path, moments: Sequence[float], *, bare: bool = False) -> tuple[float, list[Outcome]]:
     """When the first rank began (Unix time), and the outcome of every rank."""
     context = multiprocessing.get_context("spawn")
-    start = time.time() + 3.0  # all have loaded their modules by then
     pipes = []
     for share in range(PROCESSES):
-        mine, theirs = context.Pipe(duplex=False)
-        context.Process(target=take_part, args=(url, file, share, start, moments, bare, theirs), daemon=True).start()
+        mine, theirs = context.Pipe()
+        context.Process(target=take_part, args=(url, file, share, moments, bare, theirs), daemon=True).start()
         pipes.append(mine)
+    for pipe in pipes:
+        assert pipe.recv() == "ready"
+    start = time.time() + 0.5
+    for pipe in pipes:
+        pipe.send(start)
     return start, [outcome for pipe in pipes for outcome in pipe.recv()]
 
 

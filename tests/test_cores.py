@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuning_registry.cores import core_quota, usable_cores
+from tuning_registry.cores import core_quota, idle_cores, usable_cores
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,19 @@ def test_cores_are_those_of_affinity_and_quota(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     assert usable_cores(quota) == cores
+
+
+def test_idle_time_counts_on_the_cores_of_this_process_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Core 0 is idle for half of the first moment and a quarter of the second, core 1 waits for a disk, core 2 is another's."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    moments = iter(
+        f"cpu 1 1 1 1 1 1 1 1 0 0\ncpu0 {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu1 0 0 0 0 {disk} 0 0 0 0 0\ncpu2 9 0 0 9 0 0 0 0 0 0\n"
+        for busy, idle, disk in ((10, 10, 10), (15, 15, 20), (30, 20, 30))
+    )
+    file = tmp_path / "stat"
+    monkeypatch.setattr(Path, "read_text", lambda self, *_: next(moments) if self == file else "")
+    assert idle_cores(samples=2, each_s=0, statistics=file) == 1.5
+
+
+def test_where_the_kernel_says_nothing_all_cores_are_idle(tmp_path: Path) -> None:
+    assert idle_cores(samples=1, each_s=0, statistics=tmp_path / "none") == usable_cores()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import H200, Cli, config, run_registry, version_1, write_ranks, write_recording
+from tests.formats.tools.helpers import TOOLS
 from tuning_registry import Registry, load, read_table
 from tuning_registry.errors import ConflictError, DatabaseError, SchemaError, SelectionError, UsageError
 
@@ -106,6 +107,22 @@ def test_a_package_filter(database: str, tmp_path: Path) -> None:
         assert [entry.version for entry in registry.winners(packages={"pkg": "2.0"})] == ["2.0"]
         with pytest.raises(SelectionError, match="other: no recorded kernel belongs to this package"):
             registry.winners(packages={"other": "1"})
+
+
+def test_files_of_other_tools(database: str, tmp_path: Path, cli: Cli) -> None:
+    with Registry(database) as registry:
+        assert registry.ingest(TOOLS / "fla", device="NVIDIA_H200", format="fla").curated == 29
+        registry.ingest([TOOLS / "vllm", TOOLS / "sglang"])
+        assert registry.winners() == []
+        assert {one.device for one in registry.winners(curated=True, kernel="l2norm*")} == {"NVIDIA_H200"}
+        assert len(registry.winners(curated=True, device="NVIDIA_L40S")) == 17
+        found = registry.compare_sources("source", kernel="fused_moe_kernel")
+        shown = cli("disagreements", "--between", "source", "--kernel", "fused_moe_kernel", "--format", "json")
+        assert json.loads(shown.stdout) == found.to_dict()
+        with pytest.raises(ValueError, match="'rank' is not a valid Dimension"):
+            registry.compare_sources("rank")
+        with pytest.raises(UsageError, match="there is no format 'none'"):
+            registry.write_format("none", tmp_path, curated=True)
 
 
 def test_a_misspelt_filter_is_refused(registry: Registry) -> None:

@@ -22,6 +22,7 @@ def upgrade() -> None:
     op.add_column("configs", sa.Column("kind", BYTE_TEXT, nullable=False, server_default="triton"))
     op.add_column("entries", sa.Column("device", BYTE_TEXT, nullable=False, server_default=sa.text("''")))
     op.add_column("entries", sa.Column("is_recorded", sa.Boolean(), nullable=False, server_default=sa.text("true")))
+    op.create_index("ix_entries_is_recorded", "entries", ["is_recorded"])
     op.add_column("recordings", sa.Column("origin_id", ID))
     op.create_table(
         "origins",
@@ -63,11 +64,12 @@ def downgrade() -> None:
     of_entry, of_config = sa.column("entry_id").in_(foreign), sa.column("config_id").in_(others)
     for table in ("votes", "timings", "observations"):
         op.execute(sa.delete(sa.table(table)).where(of_entry | of_config))
-    for table in ("candidate_sets", "audits"):
+    for table in ("packed_timings", "packed_candidate_sets", "candidate_sets", "audits"):
         op.execute(sa.delete(sa.table(table)).where(of_entry))
     op.execute(sa.delete(sa.table("override_events")).where(of_config))
     op.execute(sa.delete(sa.table("entries")).where((sa.column("device") != "") | sa.column("is_recorded").is_(False)))
     op.execute(sa.delete(sa.table("configs")).where(sa.column("kind") != "triton"))
+    op.drop_index("ix_entries_is_recorded", "entries")
     for table, column in (
         ("recordings", "origin_id"),
         ("entries", "is_recorded"),

@@ -57,6 +57,8 @@ def test_every_example_works(prepared: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("TUNING_REGISTRY_DB", "registry.db")
     program, *words = shlex.split(example.partition(" > ")[0])
+    if words[0] == "warm":
+        pytest.importorskip("triton")
     if words[0] == "lift":
         run(*shlex.split(examples_of("pin")[0])[1:])
     result = run(*words)
@@ -108,4 +110,4 @@ def test_a_panel_is_a_file() -> None:
         docstring = ast.get_docstring(ast.parse((CLI / f"{files[panel]}.py").read_text())) or ""
         assert f'"{panel}"' in docstring
     assert len(set(files.values())) == len(files)
-    assert len([*CLI.glob("*.py")]) <= 13
+    assert len([*CLI.glob("*.py")]) <= 15

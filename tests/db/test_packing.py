@@ -233,7 +233,9 @@ def test_a_compacted_run_keeps_its_medians_and_says_what_is_approximate(
     assert "nothing was changed" in cli("runs", "compact", "fleet").stderr
     done = cli("runs", "compact", "fleet", "--yes")
     assert (done.exit_code, "approximate from then on: noise" in done.stderr) == (0, True), done.stderr
-    assert [export_table(store, selection, ExportOptions(policy=policy)).data for policy in ("fastest", "minimax")] == made
+    assert [
+        export_table(store, selection, ExportOptions(policy=policy)).data for policy in ("fastest", "minimax")
+    ] == made
     assert compare_ranks(store, Selection()).to_dict() == ranks
     after = find_costs(store, Selection())[0]
     percents = [[gap and gap.slower_percent for gap in one.gaps] for one in before]
@@ -330,7 +332,9 @@ def test_an_upgrade_that_is_killed_goes_on_where_it_stopped(
     upgrade_database(store)
     downgrade_database(store, schema.REVISIONS[-2])
     with store.migrating() as connection:
-        assert connection.execute(sa.select(sa.func.count()).select_from(schema.timings)).scalar_one() == len(stated(paths))
+        assert connection.execute(sa.select(sa.func.count()).select_from(schema.timings)).scalar_one() == len(
+            stated(paths)
+        )
     upgrade_database(store)
     assert (normal(stored(store)), sets_of(store)) == (normal(stated(paths)), sets)
 
@@ -355,7 +359,7 @@ def test_a_recorder_adds_rows_and_blocks_and_packs_nothing(store: Store, databas
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(";".join(role_statements(prefix)[1:-1]))
         admin.execute(f"CREATE ROLE {prefix}_u LOGIN PASSWORD 'x' IN ROLE {prefix}_recorder")
-    recorder = Store(parse_url(database).set(username=f"{prefix}_u", password="x"))  # noqa: S106
+    recorder = Store(parse_url(database).set(username=f"{prefix}_u", password="x"))
     paths = write_fleet(tmp_path, 20)
     for path in paths[:10]:
         ingest(recorder, [path], IngestOptions())

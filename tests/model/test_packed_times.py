@@ -24,7 +24,9 @@ from tuning_registry.model.packed_times import (
 
 ticks = st.integers(1, 10**6).map(lambda ns: struct.unpack("f", struct.pack("f", ns * 32e-6))[0])
 decimals = st.integers(0, 10**7).map(lambda ns: ns / 1e6)
-values = st.one_of(ticks, decimals, st.floats(allow_infinity=False), st.just(math.nan), st.floats(0, 100))
+values = st.one_of(
+    ticks, decimals, st.floats(allow_infinity=False).filter(bool), st.just(math.nan), st.floats(0, 100).map(abs)
+)
 
 
 def bits(column: Iterable[float]) -> bytes:

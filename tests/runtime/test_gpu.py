@@ -251,7 +251,7 @@ def test_threads_launch_one_pinned_kernel_with_shapes_of_their_own(tmp_path: Pat
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # PyTorch uses it itself
-def test_a_kernel_inside_torch_compile_is_reported_as_not_covered(tmp_path: Path) -> None:
+def test_a_kernel_inside_torch_compile_is_pinned(tmp_path: Path) -> None:
     install(AutotunePolicy(mode="pinned", table_path=tmp_path))
 
     @torch.compile(fullgraph=True)
@@ -261,8 +261,9 @@ def test_a_kernel_inside_torch_compile_is_reported_as_not_covered(tmp_path: Path
         return out
 
     assert step(torch.ones(4, 64, device="cuda")).tolist() == [64.0] * 4
-    assert (KERNEL, "captured by torch.compile") in coverage_report().not_covered
-    assert choice_log() == []
+    assert coverage_report().reached[KERNEL] == "pinned"
+    assert coverage_report().not_covered == ()
+    assert [(choice.kernel, choice.source) for choice in choice_log()] == [(KERNEL, "min_cost")]
 
 
 def test_arch_is_found_at_the_first_launch() -> None:

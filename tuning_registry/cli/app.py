@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tuning_registry import __version__
-from tuning_registry.cli import database, hand_ins, overrides, recordings, reports, standalone, tables, votes, warming
+from tuning_registry.cli import database, hand_ins, overrides, recordings, reports, standalone, tables, votes
 from tuning_registry.cli.commands import Command, Group, examples_text
 from tuning_registry.cli.console import find_screen, print_message
 from tuning_registry.cli.options import Db
@@ -100,7 +100,6 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "diff": tables.diff,
         "check": tables.check,
         "exports": tables.exports,
-        "warm": warming.warm,
     },
     "Overrides": {
         "pin": overrides.pin,
@@ -108,7 +107,12 @@ PANELS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "lift": overrides.lift,
         "overrides": overrides.list_overrides,
     },
-    "Without a database": {"merge": standalone.merge, "validate": standalone.validate, "formats": standalone.formats},
+    "Without a database": {
+        "merge": standalone.merge,
+        "validate": standalone.validate,
+        "warm": standalone.warm,
+        "formats": standalone.formats,
+    },
     "Database": {"status": database.status},
 }
 

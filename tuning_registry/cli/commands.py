@@ -151,7 +151,9 @@ def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty)
 
 def _filter(name: str, *, is_required: bool) -> inspect.Parameter:
     kind, option = FILTERS[name]
-    return _keyword(name, Annotated[kind, option], inspect.Parameter.empty if is_required else False if kind is bool else None)
+    return _keyword(
+        name, Annotated[kind, option], inspect.Parameter.empty if is_required else False if kind is bool else None
+    )
 
 
 def _with_parameters(

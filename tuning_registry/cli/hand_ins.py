@@ -28,7 +28,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smh])")
 _SHOWN: Final = 5  # reasons of one fold that are printed
 
 
-@command(examples=("registry fold", "registry fold --every 30s", "registry fold --retry"))
+@command(examples=("registry fold", "registry fold --retry"))
 def fold(
     target: Target,
     every: Annotated[

@@ -86,7 +86,9 @@ FILTERS: Final[Mapping[str, tuple[Any, typer.models.OptionInfo]]] = {
     ),
     "device": (
         str | None,
-        typer.Option("--device", metavar="DEVICE", help="Device, for entries that are per device, such as NVIDIA_H200."),
+        typer.Option(
+            "--device", metavar="DEVICE", help="Device, for entries that are per device, such as NVIDIA_H200."
+        ),
     ),
     "curated": (
         bool,

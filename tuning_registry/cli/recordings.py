@@ -243,7 +243,7 @@ def restore(target: Target, run: RunName, rank: RunRanks = None) -> None:
         )
 
 
-@command(examples=("registry runs compact july", "registry runs compact july --yes"))
+@command(examples=("registry runs compact july --yes",))
 def compact(target: Target, run: RunName, yes: Yes = False) -> None:
     """Drop the percentiles of a large run's timings, except those of 64 ranks. All medians stay exact."""
     from tuning_registry.operations.retention import KEPT, compact_run, describe_run
@@ -264,7 +264,7 @@ def compact(target: Target, run: RunName, yes: Yes = False) -> None:
     print_message(f"{printable(run)}: dropped the percentiles of {count_of(dropped, 'timing')}")
 
 
-@command(examples=("registry runs delete mistake", "registry runs delete mistake --yes"))
+@command(examples=("registry runs delete july --yes",))
 def delete(target: Target, run: RunName, yes: Yes = False) -> None:
     """Delete a run with its votes, timings and observations. Unlike a withdrawal, this cannot be undone."""
     from tuning_registry.operations.retention import delete_run, describe_run

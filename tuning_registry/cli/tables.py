@@ -230,7 +230,7 @@ def write_export(made: Export, output: Path | None) -> None:
             "from which jobs compile the kernels in the background"
         )
     devices = ", ".join(f"{printable(name)} x {count}" for name, count in made.devices.items())
-    on = f" on {devices}" if made.devices and set(made.devices) != {UNKNOWN_DEVICE} else ""
+    on = f" on {devices}" if made.devices.keys() - {UNKNOWN_DEVICE} else ""
     recordings = made.payload["tuning_registry"]["recordings"]
     print_message(f"from {count_of(recordings, 'recording')}{on}; digest {made.selection_digest[:16]}")
 

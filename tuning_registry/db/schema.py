@@ -154,6 +154,7 @@ entries = sa.Table(
     sa.Column("device", ByteText, nullable=False, server_default=sa.text("''")),
     # False while only curated choices name it: there may be tens of thousands, and queries about votes skip them.
     sa.Column("is_recorded", sa.Boolean, nullable=False, server_default=sa.text("true")),
+    sa.Index(None, "is_recorded"),
 )
 
 configs = sa.Table(

@@ -65,7 +65,8 @@ class Sources:
 
     def count(self, kernel: str, recordings: Iterable[int]) -> int:
         """How many sources these recordings state for a kernel."""
-        return len({self.of(kernel, recording) for recording in recordings} - {None})
+        stated = set(map(self._set_of.get, recordings)) - {None}
+        return len({self._source.get((one, kernel)) for one in stated if one is not None} - {None})
 
 
 def find_mixed_code(reading: Reading, selection: Selection) -> list[MixedCode]:

@@ -129,6 +129,10 @@ class Session:
         """What a kernel under `torch.compile` launches (`Pinning.decide_compiled`)."""
         return self._pinning.decide_compiled(call, pruned)
 
+    def candidates_of_any_key(self, call: Call, pruned: list[Any]) -> list[Any]:
+        """What is compiled for a kernel with dynamic sizes (`Pinning.candidates_of_any_key`)."""
+        return self._pinning.candidates_of_any_key(call, pruned)
+
     def note_compiled(self, call: Call, key: str | None, decision: Decision[Any]) -> None:
         """Note what a kernel under `torch.compile` launches."""
         arch = self.devices.current().arch

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from tests.formats.tools.helpers import TOOLS, read
-from tuning_registry.errors import RecordingError
-from tuning_registry.formats.plugin import ToolFile
+from tuning_registry.errors import RecordingError, SelectionError
+from tuning_registry.formats.plugin import ElectedEntry, Outgoing, ToolFile
 from tuning_registry.formats.tools.fla import FlaFolder
-from tuning_registry.model.canonical import load_config
+from tuning_registry.model.canonical import config_text, load_config
+from tuning_registry.model.kinds import launch_text
 from tuning_registry.model.records import Timing
 
 FLA = FlaFolder()
@@ -102,3 +103,52 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path, content: Any, said: s
 @pytest.mark.parametrize("content", [[], {}, {"kernels": {}}, "{"])
 def test_other_documents_are_not_recognized(tmp_path: Path, content: Any) -> None:
     assert not FLA.recognizes(ToolFile(write(tmp_path, content)))
+
+
+def elected(key: str, **changes: Any) -> ElectedEntry:
+    given = {"kernel": "pkg.ops.k", "arch": "sm90", "device": "", "triton": "3.6.0", "config": config_text(CONFIG)}
+    return ElectedEntry(key=key, **{**given, **changes})
+
+
+def written(*entries: ElectedEntry) -> dict[str, Any]:
+    return {name: json.loads(data) for name, data in FLA.write(Outgoing(entries=entries)).files.items()}
+
+
+def test_files_that_fla_wrote_come_out_with_the_same_entries(tmp_path: Path) -> None:
+    """The digests of keys, which fla looks up, are those that its own script made."""
+    for path in sorted(FOLDER.glob("*.json")):
+        (recording,) = read(FLA, path)
+        entries, timings = recording.votes["sm90"][path.stem], recording.timings["sm90"][path.stem]
+        first = {key: next(iter(timed)) for key, timed in timings.items()}
+        times = {key: (one.median_ms, one.p20_ms, one.p80_ms) for key, one in first.items()}
+        ours = written(
+            *(elected(key, kernel=path.stem, config=text, times_ms=times.get(key)) for key, text in entries.items())
+        )
+        theirs, made = json.loads(path.read_text()), ours[path.name]
+        assert {name: (one["autotune_key"], one["best_timing"]) for name, one in made["autotune_entries"].items()} == {
+            name: (one["autotune_key"], one["best_timing"]) for name, one in theirs["autotune_entries"].items()
+        }
+        for name, one in theirs["autotune_entries"].items():
+            assert made["autotune_entries"][name]["config"] == one["config"]
+        (again,) = read(FLA, write(tmp_path / "NVIDIA_H200", made, path.name))
+        assert (again.votes, again.header.triton) == (recording.votes, "3.6.0")
+
+
+def test_values_of_keys_have_their_types() -> None:
+    key = r"a=1|b=True|c=None|d=0.5|e=tf32|f=\1|g=x\|y|h=(1, True)|torch.bfloat16"
+    ((entry,),) = (list(written(elected(key))["k.json"]["autotune_entries"].values()),)
+    assert entry["autotune_key"] == [1, True, None, 0.5, "tf32", "1", "x|y", [1, True], "torch.bfloat16"]
+    assert "best_timing" not in entry
+
+
+def test_what_a_folder_cannot_hold_is_counted_or_refused() -> None:
+    made = FLA.write(Outgoing(entries=[
+        elected("M=1"), elected("M=inf"), elected("M=2", kernel="pkg.a.twin"), elected("M=2", kernel="pkg.b.twin"),
+        elected("M=3", config=launch_text({"BLOCK": 1})),
+    ]))  # fmt: skip
+    assert list(made.files) == ["k.json"]
+    assert sorted(made.left_out.values()) == [1, 1, 2]
+    for field, values, option in (("arch", ("sm90", "sm100"), "--arch"), ("triton", ("3.5.0", "3.6.0"), "--triton"),
+                                  ("device", ("", "NVIDIA_H200"), "--device")):  # fmt: skip
+        with pytest.raises(SelectionError, match=option):
+            FLA.write(Outgoing(entries=[elected("M=1", **{field: value}) for value in values]))

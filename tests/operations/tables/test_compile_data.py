@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +118,10 @@ class TestFiles:
         assert keys_of(read_compile_file(file)) == {"0": ["M=1", "M=2"]}
         plain = tmp_path / "plain" / "sm90.json"
         assert "compile data" not in cli("export", "--arch", "sm90", "--no-compile-data", "-o", plain).stderr
-        assert (os.listdir(plain.parent), plain.read_bytes()) == (["sm90.json"], table.read_bytes())
+        assert (list(plain.parent.iterdir()), plain.read_bytes()) == ([plain], table.read_bytes())
         assert cli("check", table).exit_code == 0
 
-    def test_stdout_and_devices_get_the_table_alone(self, cli: Cli, recordings: Path, tmp_path: Path) -> None:
+    def test_stdout_and_devices_get_the_table_alone(self, cli: Cli, recordings: Path) -> None:
         cli("ingest", recordings)
         assert "compile data" not in cli("export", "--arch", "sm90").stderr
         assert cli("export", "--arch", "sm90", "-o", "/dev/null").exit_code == 0
@@ -154,7 +153,7 @@ class TestFiles:
             assert made.to_dict()["compile_data"] == {"entries": 2, "kernels": 1}
             assert compile_file_of(tmp_path / "sm90.json", made.digest).exists()
             registry.export("sm90", compile_data=False).write(tmp_path / "other" / "sm90.json")
-        assert os.listdir(tmp_path / "other") == ["sm90.json"]
+        assert [one.name for one in (tmp_path / "other").iterdir()] == ["sm90.json"]
 
 
 def test_the_file_is_what_was_written(tmp_path: Path) -> None:

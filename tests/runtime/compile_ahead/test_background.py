@@ -47,6 +47,7 @@ def tables(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(background, "usable_cores", lambda _: 4)
     monkeypatch.setattr(background, "core_quota", lambda: None)
+    monkeypatch.setattr(background, "idle_cores", lambda: 64.0)
     return Path(shutil.copytree(recorded / "tables", tmp_path / "tables"))
 
 
@@ -149,6 +150,10 @@ def make_a_core_per_rank(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
 
 
+def make_busy(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
+    monkeypatch.setattr(background, "idle_cores", lambda: 0.4)
+
+
 def make_other_triton(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
     monkeypatch.setattr(background, "installed_triton", lambda: "2.1.0")
 
@@ -206,8 +211,9 @@ def make_kernels_of_another_module(monkeypatch: pytest.MonkeyPatch, tables: Path
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (make_one_core, "no idle core"),
-        (make_a_core_per_rank, "no idle core"),
+        (make_one_core, "no core is idle"),
+        (make_a_core_per_rank, "no core is idle"),
+        (make_busy, "no core is idle"),
         (make_other_triton, "this process uses Triton 2.1.0"),
         (make_no_file, "there is no "),
         (make_broken_file, "truncated"),
@@ -261,13 +267,15 @@ def test_ranks_of_a_host_share_its_cores_and_begin_at_different_kernels(
 
 
 @pytest.mark.parametrize(
-    ("cores", "ranks", "quota", "workers"),
-    [(16, 1, None, 15), (1, 1, None, 0), (2, 1, None, 1), (128, 8, None, 15), (8, 8, None, 0), (12, 8, None, 1),
-     (512, 1, None, 32), (16, 1, 16.0, 7), (2, 1, 2.0, 0)],
+    ("cores", "ranks", "quota", "idle", "workers"),
+    [(16, 1, None, 15.2, 15), (1, 1, None, 1.0, 0), (2, 1, None, 1.0, 1), (128, 8, None, 128.0, 15), (8, 8, None, 8.0, 0),
+     (12, 8, None, 4.0, 1), (512, 1, None, 500.0, 32), (16, 1, 16.0, 15.0, 7), (2, 1, 2.0, 2.0, 0), (16, 1, None, 3.4, 3),
+     (16, 1, None, 0.3, 0)],
 )  # fmt: skip
 def test_each_rank_keeps_a_core(
-    cores: int, ranks: int, quota: float | None, workers: int, monkeypatch: pytest.MonkeyPatch
+    cores: int, ranks: int, quota: float | None, idle: float, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(background, "idle_cores", lambda: idle)
     monkeypatch.setattr(background, "usable_cores", lambda _: cores)
     monkeypatch.setattr(background, "core_quota", lambda: quota)
     assert workers_beside(ranks) == workers
@@ -401,6 +409,7 @@ class TestProcess:
             "from tuning_registry.runtime import install\n"
             "from tuning_registry.runtime.compile_ahead import background\n"
             "background.usable_cores = lambda _: 4\n"
+            "background.idle_cores = lambda: 4.0\n"
             "started, popen = threading.Event(), subprocess.Popen\n"
             "def start(*args, **options):\n"
             "    process = popen(*args, **options)\n"

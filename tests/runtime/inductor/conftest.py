@@ -17,6 +17,7 @@ class Machine:
 
     Attributes:
         compiled: Candidates that were compiled, in order.
+        autotuners: The last one of each kernel that was compiled.
         timed: Candidates that Inductor timed.
         launched: Candidates that were launched.
         broken: Candidates that do not compile.
@@ -46,6 +47,7 @@ class Machine:
         PyCodeCache.cache_clear()
         self._monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(self._folder / cache))
         self.compiled: list[str] = []
+        self.autotuners: dict[str, Any] = {}
         self.timed: list[str] = []
         self.launched: list[str] = []
 
@@ -54,6 +56,7 @@ class Machine:
 
         name = name_of(autotuner, config)
         self.compiled.append(name)
+        self.autotuners[autotuner.fn.__name__] = autotuner
         if name in self.broken:
             raise triton_heuristics.OutOfResources(2, 1, "shared memory")
         constexprs = {autotuner.fn.arg_names[i] for i in triton_heuristics.get_constexprs(autotuner.fn)}

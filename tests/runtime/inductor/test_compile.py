@@ -19,6 +19,8 @@ from tuning_registry.errors import LaunchError  # noqa: E402
 from tuning_registry.model.canonical import config_text, live_config_text  # noqa: E402
 from tuning_registry.model.records import ECHO  # noqa: E402
 from tuning_registry.runtime import choice_log, coverage_report, install, uninstall  # noqa: E402
+from tuning_registry.runtime.inductor.launches import CompiledLaunches  # noqa: E402
+from tuning_registry.runtime.session import Session  # noqa: E402
 from tuning_registry.runtime.triton.keys import Call, source_hash  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, about itself
@@ -74,6 +76,21 @@ def test_a_winner_is_a_vote_under_the_name_and_key_of_an_eager_launch(
     timed = {timing.config: timing.median_ms for timing in recording.timings[ARCH][ADD][KEY]}
     assert timed == {live_config_text(c): machine.times[name] for c, name in zip(kernels.add.configs, ALL, strict=True)}
     assert recording.header.sources == {ADD: source_hash(kernels.add)}
+
+
+def test_timings_of_a_kernel_with_a_fused_epilogue_do_not_vote(
+    machine: Machine, kernels: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = CompiledLaunches.plan
+    monkeypatch.setattr(
+        CompiledLaunches, "plan", lambda self, *args, **_: plan(self, *args, is_fused=True)  # as if Inductor had
+    )  # fmt: skip
+    record(tmp_path)
+    run(lambda x: kernels.call(kernels.add, x))
+    assert machine.of(machine.timed) == ALL
+    assert [kernel for kernel, why in coverage_report().not_covered if "fused" in why] == [ADD]
+    uninstall()
+    assert not list(tmp_path.rglob("r.job.*.json"))
 
 
 def test_what_inductor_has_cached_is_an_echo(machine: Machine, kernels: Any, tmp_path: Path) -> None:
@@ -306,6 +323,16 @@ def test_values_of_heuristics_are_no_part_of_a_config(machine: Machine, kernels:
     assert machine.of(machine.compiled, "even") == ["even BLOCK=64 w4"]
 
 
+def test_values_of_heuristics_around_an_autotuner_are_part_of_the_key(
+    machine: Machine, kernels: Any, tmp_path: Path
+) -> None:
+    name, key = ADD.replace("add", "rounded"), f"n=1000|ROUND=True{DTYPES}"
+    record(tmp_path)
+    run(lambda x: kernels.call(kernels.rounded, x))
+    uninstall()
+    assert list(only_recording(tmp_path / "rec").votes[ARCH][name]) == [key]
+
+
 def test_what_pruning_drops_is_not_launched(machine: Machine, kernels: Any, tmp_path: Path) -> None:
     name = ADD.replace("add", "pruned")
     pin(tmp_path, {KEY: config(64, 4), f"n=1200{DTYPES}": config(256, 2)}, kernel=name)
@@ -328,6 +355,7 @@ def test_each_value_of_a_dynamic_size_is_pinned(machine: Machine, kernels: Any, 
     compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
     for size in (1000, 2000, 1900, 1000):
         compiled(torch.ones(size))
+    assert machine.of(machine.compiled) == ALL[:3]  # what the table names, and the two cheapest
     assert machine.of(machine.timed) == []
     assert machine.of(machine.launched) == [ALL[2], ALL[1], ALL[1], ALL[2]]
     assert [(c.key.partition("|")[0], c.source) for c in choice_log() if c.kernel == ADD] == [
@@ -335,6 +363,38 @@ def test_each_value_of_a_dynamic_size_is_pinned(machine: Machine, kernels: Any, 
     ]  # fmt: skip
     assert [(miss.key, miss.source) for miss in coverage_report().misses] == [(f"n=1900{DTYPES}", "nearest")]
     assert not [gap for gap in coverage_report().not_covered if gap[0] == ADD]
+
+
+def test_dynamic_sizes_get_what_the_entry_of_every_key_names(machine: Machine, kernels: Any, tmp_path: Path) -> None:
+    name = ADD.replace("add", "pruned")
+    pin(tmp_path, {"*": config(256, 4)}, kernel=name)
+    run(lambda x: kernels.call(kernels.pruned, x), dynamic=True)
+    cheapest = ["pruned BLOCK=128 w2", "pruned BLOCK=128 w4"]
+    assert machine.of(machine.compiled, "pruned") == [*cheapest, "pruned BLOCK=256 w4"]
+    assert machine.of(machine.launched, "pruned") == ["pruned BLOCK=256 w4"]
+
+
+def test_a_dynamic_size_whose_choice_was_not_compiled_gets_the_next_one(
+    machine: Machine, kernels: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "candidates_of_any_key", lambda _, __, pruned: pruned[:1])
+    pin(tmp_path, {f"n=900{DTYPES}": config(128, 4)})
+    run(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    assert machine.of(machine.launched) == [ALL[0]]
+    assert [(miss.reason, miss.source) for miss in coverage_report().misses] == [("no key", "min_cost")]
+    assert coverage_report().faults == {}
+
+
+def test_a_kernel_that_two_graphs_share_goes_on_to_choose_for_its_sizes(
+    machine: Machine, kernels: Any, tmp_path: Path
+) -> None:
+    pin(tmp_path, {KEY: config(128, 2), f"n=2000{DTYPES}": config(64, 4)})
+    compiled = torch.compile(lambda x: kernels.call(kernels.add, x), dynamic=True)
+    compiled(torch.ones(1000))
+    machine.autotuners["add"].precompile()
+    compiled(torch.ones(2000))
+    assert machine.of(machine.launched) == [ALL[2], ALL[1]]
+    assert [c.source for c in choice_log() if c.kernel == ADD] == ["table", "table"]
 
 
 def test_code_in_cpp_has_one_config_for_a_dynamic_size(machine: Machine, kernels: Any, tmp_path: Path) -> None:

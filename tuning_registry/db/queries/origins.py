@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db.queries.selected import current_origins, entries_chosen
-from tuning_registry.db.schema import configs, curated_choices, entries, environments, origins
+from tuning_registry.db.schema import curated_choices, entries, environments, origins
 from tuning_registry.model.selection import Selection
 
 

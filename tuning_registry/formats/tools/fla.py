@@ -8,23 +8,32 @@ Source: `fla/ops/utils/cache.py` and `scripts/extract_triton_autotune_cache.py` 
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import json
+import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError, describe
-from tuning_registry.formats.plugin import Format, ToolFile, choices_of
+from tuning_registry.errors import FormatError, SelectionError, describe
+from tuning_registry.formats.plugin import ElectedEntry, Format, Outgoing, ToolFile, Written, choices_of
 from tuning_registry.formats.recordings import read_timings
 from tuning_registry.formats.triton_cache import key_of_values
-from tuning_registry.model.canonical import config_text
+from tuning_registry.model.canonical import config_text, load_config
 from tuning_registry.model.devices import UNKNOWN_ARCH, arch_of_device
-from tuning_registry.model.names import ANY_KEY, check_text
+from tuning_registry.model.kinds import Kind, kind_of
+from tuning_registry.model.names import ANY_KEY, bare_name, check_text, split_key
 from tuning_registry.model.origins import Origin
 from tuning_registry.model.records import Header, Recording, Timing
 
 _ENTRIES: Final = "autotune_entries"
 _DEFAULT: Final = "default_config"
 _VERSION: Final = "triton_version"
+_WORDS: Final[Mapping[str, Any]] = {"True": True, "False": False, "None": None}
+_NO_KEY: Final = "their keys have a value that is no number, flag, string or tuple of these"
 
 
 class FlaFolder(Format):
@@ -71,6 +80,91 @@ class FlaFolder(Format):
             device="" if arch == UNKNOWN_ARCH else folder,
             timings={kernel: timed for kernel, timed in timings.items() if timed},
         )
+
+    def write(self, chosen: Outgoing) -> Written:
+        """One file per kernel, which flash-linear-attention finds by the kernel's name without its module.
+
+        Raises:
+            SelectionError: The entries are for several GPUs or Triton versions, which one folder cannot hold.
+        """
+        for what, option, found in (
+            ("architectures", "--arch", {entry.arch for entry in chosen.entries}),
+            ("devices", "--device", {entry.device for entry in chosen.entries}),
+            ("Triton versions", "--triton", {entry.triton for entry in chosen.entries}),
+        ):
+            if len(found) > 1:
+                raise SelectionError(f"the entries are for {len(found)} {what}, and a folder of {self.name} is for one; "
+                                     f"choose it with {option}")  # fmt: skip
+        left_out: Counter[str] = Counter()
+        kernels: dict[str, dict[str, list[ElectedEntry]]] = {}
+        for entry in chosen.entries:
+            if kind_of(entry.config) is Kind.TRITON:
+                kernels.setdefault(bare_name(entry.kernel), {}).setdefault(entry.kernel, []).append(entry)
+            else:
+                left_out["their config is not a Triton config"] += 1
+        files: dict[str, bytes] = {}
+        for name, modules in sorted(kernels.items()):
+            if len(modules) > 1:
+                left_out["kernels of several modules have the same name"] += sum(map(len, modules.values()))
+                continue
+            document, unwritable = _kernel_document(name, *modules.values())
+            left_out[_NO_KEY] += unwritable
+            files[f"{name}.json"] = (json.dumps(document, indent=2) + "\n").encode()
+        return Written(files=files, left_out=+left_out)
+
+
+def _kernel_document(name: str, entries: Sequence[ElectedEntry]) -> tuple[dict[str, Any], int]:
+    """The content of a kernel's file, and how many entries it cannot hold."""
+    found: dict[str, Any] = {}
+    document = {"kernel_name": name, _VERSION: entries[0].triton or None, _ENTRIES: found}
+    unwritable = 0
+    for entry in entries:
+        config = {**load_config(entry.config), "pre_hook": None}
+        if entry.key == ANY_KEY:
+            document[_DEFAULT] = config
+            continue
+        try:
+            values = [_value(part.partition("=")[2] if "=" in part else part) for part in split_key(entry.key)]
+        except ValueError:
+            unwritable += 1
+            continue
+        # fla finds an entry by this digest of its key.
+        text = json.dumps(values, separators=(",", ":"), sort_keys=True)
+        found[hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()] = {
+            "autotune_key": values,
+            "config": config,
+            **({"best_timing": list(entry.times_ms)} if entry.times_ms else {}),
+        }
+    return document, unwritable
+
+
+def _value(text: str) -> Any:
+    """A value of a shape key, as fla's JSON has it.
+
+    Raises:
+        ValueError: JSON has no such value.
+    """
+    if "\\" in text:
+        return re.sub(r"\\(.)", r"\1", text)
+    if text in _WORDS:
+        return _WORDS[text]
+    if text.startswith("("):
+        return _array(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number if re.search("[.eE]", text) else int(text)
+
+
+def _array(text: str) -> list[Any]:
+    try:
+        found = ast.literal_eval(text)  # Python's own text of a tuple of plain values
+        return json.loads(json.dumps(found, allow_nan=False))  # type: ignore[no-any-return]
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise ValueError(text) from error
 
 
 def _read_kernel(document: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Sequence[Timing]]]:

@@ -79,20 +79,23 @@ class Timings:
         return self._read(counts, percentiles=percentiles)[0]
 
     def measured_with(
-        self, counts: Mapping[int, AbstractSet[int]], groups: Sequence[Sequence[int]]
+        self, counts: Mapping[int, AbstractSet[int]], groups: Mapping[int, Sequence[int]]
     ) -> tuple[Measured, Measured, Sample | None]:
         """The times of each config; the same with those of further recordings; and the sample, if it is one.
 
         Args:
             counts: As for `measured`.
-            groups: Recordings whose times are also read if the others are a sample: up to `MOST_OF_GROUP` of each group.
+            groups: Recordings by config. If the others are a sample, the times of these configs are also read for them: up
+                to `MOST_OF_GROUP` of each group.
         """
         if max(map(len, counts.values()), default=0) <= MOST_RECORDINGS:
             found = self.measured(counts)
             return found, found, None
         drawn = self._drawn
-        also = {one for group in groups for one in heapq.nsmallest(MOST_OF_GROUP, group, key=drawn.__getitem__)}
-        more, limit = self._read(counts, also)
+        also = {
+            one for group in groups.values() for one in heapq.nsmallest(MOST_OF_GROUP, group, key=drawn.__getitem__)
+        }
+        more, limit = self._read(counts, also, groups)
         if limit is None:
             return more, more, None
         found = {
@@ -105,10 +108,11 @@ class Timings:
         self,
         counts: Mapping[int, AbstractSet[int]],
         also: AbstractSet[int] = _NOBODY,
+        also_of: Collection[int] = (),
         *,
         percentiles: bool = True,
     ) -> tuple[Measured, float | None]:
-        """The times, with those of the recordings `also`; and what recordings in the sample draw less than."""
+        """The times, for some configs also of some recordings; and what recordings in the sample draw less than."""
         found: Measured = {}
         for entry, config, recording, median, p20, p80 in self._reading.bulk(queries.timings.of_entries(counts)):
             if recording in counts[entry]:
@@ -123,11 +127,13 @@ class Timings:
                 for config, by_rank in found.items()
             }
         for block in blocks:
-            places = self._places_in(block, counts[block.entry_id], limit, also)
-            recordings = [block.recordings[place] for place in places]
-            every = None if len(places) == len(block.recordings) else places
-            self.compacted |= percentiles and bool(places) and not block.has_percentiles
-            for number, config in enumerate(block.configs if places else ()):
+            few = self._places_in(block, counts[block.entry_id], limit)
+            more = self._places_in(block, counts[block.entry_id], limit, also)
+            self.compacted |= percentiles and bool(more) and not block.has_percentiles
+            for number, config in enumerate(block.configs if more else ()):
+                places = more if config in also_of else few
+                recordings = [block.recordings[place] for place in places]
+                every = None if len(places) == len(block.recordings) else places
                 found.setdefault(config, {}).update(zip(recordings, block.times(number, every), strict=True))
         return found, limit
 

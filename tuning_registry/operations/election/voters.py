@@ -43,5 +43,7 @@ class Voters:
         runs: dict[str, list[int]] = {}
         for recording in sorted(self.recordings(shape, config_id), key=self._order.__getitem__):
             run, rank = self._whose[recording]
-            runs.setdefault(run, []).extend([] if rank == NO_RANK else [rank])
+            ranks = runs.setdefault(run, [])
+            if rank != NO_RANK:
+                ranks.append(rank)
         return runs

@@ -154,12 +154,13 @@ class VotesByShape:
         """
         return self._by_text(self.timed.measured(self._counts(shape), percentiles=percentiles))
 
-    def timings_with(self, shape: Shape, groups: Sequence[Sequence[int]]) -> Timed:
+    def timings_with(self, shape: Shape, groups: Mapping[int, Sequence[int]]) -> Timed:
         """The timings of one shape, and the same with those of further recordings.
 
         Args:
             shape: The shape.
-            groups: Recordings whose timings are also read if the others are a sample; of each group, up to 256.
+            groups: Recordings by config id. If the others are a sample, the timings of these configs are also read for
+                them; of each group, up to 256.
         """
         measured, more, sample = self.timed.measured_with(self._counts(shape), groups)
         times = self._by_text(measured)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tuning_registry.db import queries
@@ -118,6 +118,7 @@ def compare_sources(store: Store, selection: Selection, between: Dimension) -> S
     Raises:
         DatabaseError: The database cannot be read.
     """
+    selection = replace(selection, curated=True)
     with store.reading() as reading:
         files = {row["id"]: _File(row, {}) for row in reading.rows(queries.origins.current(selection))}
         entries: dict[int, Row] = {}

@@ -125,7 +125,11 @@ def most_costly_first(found: DisagreementCost) -> tuple[bool, float]:
 
 def timed_of(entry: EntryVotes, votes: VotesByShape) -> Timed:
     """The timings of an entry, and those of the ranks that did not choose the winner."""
-    return votes.timings_with(entry.shape, [choice.recordings for choice in entry.choices[1:]])
+    winner, *others = entry.choices or (ConfigVotes(config=""),)
+    groups = {choice.config_id: choice.recordings for choice in others if choice.config_id is not None}
+    if groups and winner.config_id is not None:
+        groups[winner.config_id] = ()
+    return votes.timings_with(entry.shape, groups)
 
 
 def cost_of(entry: EntryVotes, timed: Timed) -> DisagreementCost:

@@ -252,8 +252,9 @@ def _add_ratios(
                 if votes.selection.packages and shape not in winners:
                     continue
                 found = timed.setdefault((shape, config), ([], []))
-                found[0].extend(recordings[place] for place in places)
-                found[1].extend(medians[place] for place in places)
+                is_whole = len(places) == len(recordings)
+                found[0].extend(recordings if is_whole else [recordings[place] for place in places])
+                found[1].extend(medians if is_whole else [medians[place] for place in places])
     for recordings, medians in timed.values():
         middle = statistics.median(medians) if len(medians) > 1 else 0.0
         if middle > 0:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tuning_registry.compiler import CACHED, COMPILED, FAILED, Compiler
-from tuning_registry.cores import core_quota, usable_cores
+from tuning_registry.cores import core_quota, idle_cores, usable_cores
 from tuning_registry.errors import RegistryError
 from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of, read_compile_file
 from tuning_registry.formats.loader import installed_triton
@@ -123,6 +123,9 @@ class CompileAhead:
     def _compile(self, kernels: Sequence[Specialization], cached: int) -> None:
         local_size, local_rank = launched_local_size() or 1, launched_local_rank() or 0
         workers = min(workers_beside(local_size), len(kernels))
+        if not workers:
+            announce("kernels are not compiled ahead: no core is idle beside one for each rank")
+            return
         first = len(kernels) * (local_rank % local_size) // local_size  # ranks that share a cache begin apart
         began = time.monotonic()
         with self._lock:
@@ -146,7 +149,7 @@ class CompileAhead:
 
 
 def workers_beside(local_size: int) -> int:
-    """The number of processes for this rank's share of the cores, which leave one core to each rank; 0 if none is left.
+    """The number of processes for this rank's share of the idle cores, which leave one core to each rank; 0 if none is left.
 
     Time that they use counts against the quota of a container, whatever their priority: there they take half.
     """
@@ -154,6 +157,8 @@ def workers_beside(local_size: int) -> int:
     spare = usable_cores(quota) - local_size
     if quota is not None:
         spare //= 2
+    if spare > 0:
+        spare = min(spare, round(idle_cores()))
     return min(max(spare // local_size, 1), _MOST_WORKERS) if spare > 0 else 0
 
 
@@ -177,8 +182,6 @@ def _obstacle(data: CompileData, table: TunedTable) -> str:
         return f"its data is for the table with digest {data.digest[:16]}"
     if here != data.triton:
         return f"it was recorded with Triton {data.triton}; this process uses Triton {here}"
-    if not workers_beside(launched_local_size() or 1):
-        return "there is no idle core: one core for each rank"
     return _setting(os.environ) or _folder_obstacle(cache_folder())
 
 

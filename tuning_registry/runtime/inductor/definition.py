@@ -158,6 +158,7 @@ def note_of(defined: Definition, kept: Sequence[int], decisions: Sequence[Decisi
     return Note(
         module=str(function.__module__), function=function.__name__, source=source_hash(call.autotuner), key=defined.key,
         declared=_texts(call.autotuner.configs),
+        pruned=_texts(defined.candidates) if defined.is_dynamic else (),
         configs=_texts(defined.candidates[i] for i in kept),
         decisions=tuple((None if d.candidate is None else live_config_text(d.candidate), d.source, d.miss, *d.entry)
                         for d in decisions),

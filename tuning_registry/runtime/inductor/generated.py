@@ -8,6 +8,7 @@ from typing import Any, Final
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.triton.keys import source_hash
 
+_BEHIND: Final = "_tuning_registry_launchers"
 OWN: Final = "torch._inductor"  # the module that Inductor's own kernels and templates go by
 
 
@@ -58,6 +59,11 @@ def launch_names(launcher: Any) -> Sequence[str]:
     return names
 
 
+def launchers_of(autotuner: Any) -> list[Any]:
+    """The launchers of a kernel; those behind one that dispatches, if Inductor has loaded it before."""
+    return list(getattr(autotuner.launchers[0], _BEHIND, autotuner.launchers) if autotuner.launchers else ())
+
+
 def dispatching(launchers: Sequence[Any], places: Sequence[int], choose: Callable[[tuple[Any, ...]], Any]) -> Any:
     """A launcher that chooses among launchers for each combination of sizes.
 
@@ -75,7 +81,7 @@ def dispatching(launchers: Sequence[Any], places: Sequence[int], choose: Callabl
             found = chosen[sizes] = guarded("pinning a compiled kernel", choose, args) or launchers[0]
         return found(*args, **kwargs)
 
-    vars(launcher).update(vars(launchers[0]))
+    vars(launcher).update(vars(launchers[0]), **{_BEHIND: launchers})
     # Later releases build a faster form of one that is static, from the code and globals of the function.
     vars(launcher).pop("_is_static", None)
     return launcher

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from importlib.abc import Loader
-from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuning_registry.runtime.guard import guarded
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 
 class ImportWatch:
@@ -42,17 +43,21 @@ class ImportWatch:
         if then is None:
             return None
         for finder in sys.meta_path:
-            if not isinstance(finder, ImportWatch):
+            if not isinstance(finder, ImportWatch) and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)
                 if spec is not None:
                     if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                        spec.loader = _Loader(spec.loader, then)
+                        ours: Any = _Loader(spec.loader, then)
+                        spec.loader = ours
                     return spec
         return None
 
 
-class _Loader(Loader):
-    """A loader that calls a function once its module is executed, and leaves no trace in the module."""
+class _Loader:
+    """A loader that calls a function once its module is executed, and leaves no trace in the module.
+
+    It is not derived from `importlib.abc.Loader`, whose import takes milliseconds.
+    """
 
     def __init__(self, loader: Any, then: Callable[[ModuleType], None]) -> None:
         self._loader = loader

@@ -19,6 +19,7 @@ from tuning_registry.runtime.inductor.generated import (
     dispatching,
     function_name,
     launch_names,
+    launchers_of,
     may_have_kernels,
 )
 from tuning_registry.runtime.inductor.notes import VERSION, CompiledCall, CompiledKernel, Note, decision_of
@@ -99,13 +100,14 @@ class CompiledLaunches:
         name = defined.call.kernel
         if self._session.pins and self._policy.in_scope(name):
             pruned = unique(defined.candidates)
-            if not defined.is_dynamic:
-                decisions = self._session.decide_compiled(defined.call, pruned)
             if defined.is_dynamic and self._times_misses(name):
                 # One choice of Inductor then serves all sizes, so it must be banned for none of them.
                 pruned = self._session.never_banned(name, pruned)
+            elif defined.is_dynamic:
+                pruned = self._session.candidates_of_any_key(defined.call, pruned)
             else:
-                pruned = list(self._session.allowed(defined.call, pruned))  # what Inductor may time, or dispatch to
+                decisions = self._session.decide_compiled(defined.call, pruned)
+                pruned = list(self._session.allowed(defined.call, pruned))  # what Inductor may time
         kept = positions(defined.candidates, [d.candidate for d in decisions if d.candidate is not None] or pruned)
         return Plan(note_of(defined, kept, decisions, is_fused).literal(), kept)
 
@@ -124,7 +126,7 @@ class CompiledLaunches:
         if not self._policy.in_scope(name):
             session.coverage.reach(name, coverage.OUT_OF_SCOPE, len(kernel.configs))
             return
-        if note.is_dynamic and session.pins and len(autotuner.launchers) > 1 and not self._times_misses(name):
+        if note.is_dynamic and session.pins and not self._times_misses(name):
             self._dispatch(autotuner, kernel)
             return
         if note.is_dynamic:
@@ -166,7 +168,7 @@ class CompiledLaunches:
 
         See docs/decisions.md, D-compile-5.
         """
-        launchers, note = list(autotuner.launchers), kernel.note
+        launchers, note = launchers_of(autotuner), kernel.note
         names = launch_names(launchers[0])
         places = [names.index(field[0]) for field in note.key or () if not isinstance(field, str) and field[0] in names]
 
@@ -190,11 +192,15 @@ class CompiledLaunches:
             LaunchError: The policy refuses the launch.
         """
         call = CompiledCall(kernel, key)
-        for decision in self._session.decide_compiled(call, kernel.candidates):
-            for launcher in launchers:
-                if kernel.find(launcher.config) is decision.candidate:
-                    self._session.note_compiled(call, key, decision)
-                    return launcher
+        by_candidate = {kernel.find(launcher.config): launcher for launcher in launchers}
+        wanted, *others = self._session.decide_compiled(call, kernel.pruned)
+        if wanted.candidate not in by_candidate:  # a choice among all candidates may be one that was not compiled
+            others += [d._replace(source="min_cost") if d.source == "single" else d
+                       for d in self._session.decide_compiled(call, kernel.candidates)]  # fmt: skip
+        for decision in (wanted, *others):
+            if decision.candidate in by_candidate:
+                self._session.note_compiled(call, key, decision._replace(miss=wanted.miss))
+                return by_candidate[decision.candidate]
         allowed = self._session.allowed(call, kernel.candidates)
         for launcher in launchers:
             if any(kernel.find(launcher.config) is candidate for candidate in allowed):
@@ -222,14 +228,11 @@ class CompiledLaunches:
             if candidate is not None:
                 measured[candidate] = min(time_ms, measured[candidate])
         best = kernel.find(min(timings, key=lambda launcher: timings[launcher]).config)
-        if best is not None and not note.is_fused:
-            self._tuned(
-                kernel,
-                note.key_of(dict(zip(launch_names(autotuner.launchers[0]), args, strict=False))),
-                best,
-                measured,
-                watch.TIMED,
-            )
+        key = note.key_of(dict(zip(launch_names(autotuner.launchers[0]), args, strict=False)))
+        if note.is_fused:
+            self._session.coverage.gap(kernel_name(kernel), key or "", coverage.FUSED)
+        elif best is not None:
+            self._tuned(kernel, key, best, measured, watch.TIMED)
 
     def chosen(self, autotuner: Any, launcher: Any) -> None:
         """Note Inductor's choice for one of its own kernels."""

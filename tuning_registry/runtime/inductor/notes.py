@@ -50,6 +50,7 @@ class Note:
         source: SHA-256 of its source; None if there is none.
         key: The fields of the shape key; None if the call has none.
         declared: Canonical texts of the autotuner's configs.
+        pruned: Those of the candidates that pruning left, if a size is dynamic.
         configs: Those of the candidates that the generated code has, in their order.
         decisions: What a pinned job launches: text, source, miss, kernel and key of the entry. The second one is for
             the case that the first one does not run. Empty if Inductor times the candidates, or if a size is dynamic.
@@ -61,6 +62,7 @@ class Note:
     source: str | None
     key: tuple[KeyField, ...] | None
     declared: tuple[str, ...]
+    pruned: tuple[str, ...]
     configs: tuple[str, ...]
     decisions: tuple[tuple[str | None, str, str, str, str], ...] = ()
     is_fused: bool = False
@@ -109,6 +111,7 @@ class CompiledKernel:
     Attributes:
         note: The note.
         configs: The configs of the autotuner.
+        pruned: Those that pruning left, if a size is dynamic.
         candidates: Those that the generated code has.
         source_hash: SHA-256 of the function's source.
     """
@@ -117,6 +120,7 @@ class CompiledKernel:
         self.note = note
         self.configs = [Candidate(text) for text in note.declared]
         by_text = {config.text: config for config in self.configs}
+        self.pruned = [by_text[text] for text in note.pruned]
         self.candidates = [by_text[text] for text in note.configs]
         self.base_fn = SimpleNamespace(__module__=note.module, __name__=note.function)
         self.source_hash = note.source

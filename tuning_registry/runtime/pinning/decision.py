@@ -11,6 +11,7 @@ from tuning_registry.formats.matching import AMBIGUOUS, WHY_AMBIGUOUS, live_text
 from tuning_registry.formats.short_configs import short_config
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import text_digest
+from tuning_registry.model.names import bare_name
 from tuning_registry.rules.unseen_keys import suggest
 from tuning_registry.runtime.policies.policy import AutotunePolicy
 from tuning_registry.wording import count_of
@@ -124,6 +125,27 @@ def all_banned(kernel: str, key: str | None, table: TunedTable, other_spellings:
 def cheapest(configs: Sequence[C], pruned: Sequence[C]) -> C:
     """The candidate with the lowest static estimate; on a tie, the first in the order of `configs`."""
     return min(_in_declaration_order(configs, pruned), key=static_estimate)
+
+
+def named_candidates(
+    kernel: str, configs: Sequence[C], pruned: Sequence[C], table: TunedTable, safe: Sequence[C]
+) -> list[C]:
+    """The candidates that entries of a kernel name for any key, and the two safe ones with the lowest static estimates.
+
+    Args:
+        kernel: Qualified kernel name.
+        configs: The kernel's candidates in declaration order.
+        pruned: Those to choose from.
+        table: The table of the architecture.
+        safe: Those that no key bans.
+    """
+    keys: dict[str, str] = {}
+    for name in (kernel, bare_name(kernel)):
+        for key, text in table.texts.get(name, {}).items():
+            keys.setdefault(text, key)
+    found = [table.find(kernel, key, pruned).candidate for key in keys.values()]
+    found += sorted(_in_declaration_order(configs, safe), key=static_estimate)[:2]
+    return [candidate for candidate in pruned if any(candidate is one for one in found)]
 
 
 def describe_table(table: TunedTable) -> str:

@@ -21,6 +21,7 @@ from tuning_registry.runtime.pinning.decision import (
     allowed_candidates,
     cheapest,
     decide,
+    named_candidates,
 )
 from tuning_registry.runtime.pinning.tables import TableSource
 from tuning_registry.runtime.policies.policy import AutotunePolicy
@@ -154,6 +155,21 @@ class Pinning:
         except (LaunchError, IndexError, ValueError):  # no other candidate may be launched
             return [first]
         return [first] if second.candidate is None else [first, second]
+
+    def candidates_of_any_key(self, call: Call, pruned: list[Any]) -> list[Any]:
+        """The candidates to compile for a kernel that decides at each launch, because its key is not known before.
+
+        It does not depend on the key of the call, so that ranks compile the same candidates.
+        """
+        kernel, configs = call.kernel, call.autotuner.configs
+        table = self._session.tables.table(self._session.devices.current().arch)
+        allowed = allowed_candidates(kernel, None, pruned, table)  # one key may have what is banned for another
+        if self._policy.chaos or self._policy.block_sizes_of(kernel):
+            return allowed
+        banned = table.bans.anywhere(kernel)
+        return named_candidates(
+            kernel, configs, allowed, table, [c for c in allowed if not banned.forbids(c)] or allowed
+        )
 
     def _may_give_way(self, decision: Decision[Any]) -> bool:
         """Whether another candidate is launched if a decided one does not run: not in place of an entry of the key."""

@@ -297,7 +297,8 @@ class Recorder:
             triton=installed_triton() or None, packages=packages, modules=modules, source=self._source,
             id=self._id, attempt=launched_attempt(), local_rank=launched_local_rank(), device_uuid=device.uuid,
             hardware=self._hardware or Hardware(), sources=self._notes.sources(),
-            extra=self._audits.extra() | self._split.extra() | self._compiled.extra(),
+            extra=self._audits.extra() | self._split.extra()
+            | (guarded("writing compile data", self._compiled.extra) or {}),
         )  # fmt: skip
 
     def _write(self) -> bool:

@@ -28,6 +28,7 @@ COMPILED: Final = "captured by torch.compile"
 DYNAMIC: Final = (
     "torch.compile made one config for all sizes of a dynamic dimension, chosen for the sizes of the first call"
 )
+FUSED: Final = "Inductor fused other operations into it, so its timings are not those of the kernel"
 OWN_PRUNING: Final = "its class overrides prune_configs, and nothing reports its choice"
 OWN_TIMING: Final = "its class overrides _bench, and nothing reports its choice"
 IN_CAPTURE: Final = "its class overrides _bench, so timing inside a CUDA-graph capture was not prevented"
