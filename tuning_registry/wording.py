@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from typing import Final
 
-# See docs/decisions.md, D-fresh-1.
+# See docs/decisions.md, D109.
 _LEAST_SHOWN: Final = 0.05  # percent; less is shown as 0.0
 SHOWN: Final = 5  # items that a message names before it counts the rest
 

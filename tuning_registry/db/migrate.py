@@ -61,7 +61,7 @@ def upgrade_database(
     return done
 
 
-# See docs/decisions.md, D-weight-2.
+# See docs/decisions.md, D111.
 def _pack_rows(store: Store, track: Track) -> None:
     with store.reading() as reading:
         due = packing.entries_to_pack(reading)

@@ -24,7 +24,7 @@ ByEntry = Mapping[str, Mapping[str, Mapping[str, T]]]
 
 
 Times = tuple[float, float, float]  # median, 20th and 80th percentile, in milliseconds
-# See docs/decisions.md, D-cases-1.
+# See docs/decisions.md, D102.
 SHORTEST_MS: Final = 1e-6  # a nanosecond, about one cycle of a GPU's clock
 LONGEST_MS: Final = 1e9  # eleven days
 ROUNDING: Final = 1e-6  # by which equal times may differ, as a share: timers interpolate, some in single precision

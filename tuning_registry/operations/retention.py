@@ -85,7 +85,7 @@ def describe_run(store: Store, run: str) -> RunContents:
         )
 
 
-# See docs/decisions.md, D-weight-5.
+# See docs/decisions.md, D114.
 def compact_run(store: Store, run: str) -> int:
     """Drop the percentiles of a run's packed timings, except those of up to 64 recordings. Medians stay exact.
 

@@ -37,7 +37,7 @@ _OPTIONS: Final = frozenset({*FIELDS, *NEUTRAL} - {"kwargs"})
 _DTYPE: Final = re.compile(r"torch\.\w+")
 
 
-# See docs/decisions.md, D-hubtwo-4.
+# See docs/decisions.md, D147.
 @dataclass
 class _Layer:
     """What fits into one recording: one choice and one list of candidates for each kernel and key."""

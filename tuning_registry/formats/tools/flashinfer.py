@@ -103,7 +103,7 @@ def rank_of(path: Path) -> RankName | None:
     return RankName(int(parts["dp"]), int(parts.get("pp") or 0), int(parts["tp"]), parts.get("gpu"))
 
 
-# See docs/decisions.md, D-hubtwo-2.
+# See docs/decisions.md, D145.
 def numbers_of(files: Sequence[ToolFile]) -> dict[Path, int]:
     """The number of each rank in the job whose caches these are.
 

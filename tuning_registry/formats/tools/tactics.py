@@ -55,7 +55,7 @@ class Tactics:
     timings: dict[str, dict[str, Sequence[Timing]]] = field(default_factory=lambda: defaultdict(dict))
 
 
-# See docs/decisions.md, D-hubtwo-1.
+# See docs/decisions.md, D144.
 class Slots:
     """The shape keys of caches that belong together, such as those of all ranks.
 

@@ -30,7 +30,7 @@ def winner_alone(config: str, time_ms: float) -> Sequence[Timing]:
     return [Timing(config, time_ms, time_ms, time_ms)]
 
 
-# See docs/decisions.md, D-hubtwo-3.
+# See docs/decisions.md, D146.
 def with_unknown_candidates(recording: Recording) -> Recording:
     """A recording whose timings do not tell what a config was chosen from.
 

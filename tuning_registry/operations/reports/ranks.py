@@ -226,7 +226,7 @@ def _count_votes(
                         dissenting.update(voters)
 
 
-# See docs/decisions.md, D-weight-4.
+# See docs/decisions.md, D113.
 def _add_ratios(
     votes: VotesByShape,
     entry_ids: Sequence[int],

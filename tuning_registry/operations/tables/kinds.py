@@ -24,7 +24,7 @@ class LeftOut:
     other_devices: int
 
 
-# See docs/decisions.md, D-HUB-3.
+# See docs/decisions.md, D137.
 def for_a_table(election: Election) -> tuple[Election, LeftOut]:
     """An election without the entries that a canonical table cannot hold, and their numbers.
 

@@ -63,7 +63,7 @@ class CompiledLaunches:
         """What the key of Inductor's caches has to hold for a graph with kernels of the user; empty for other graphs.
 
         It is made of everything that decides what the generated code holds: equal tags mean equal notes. See
-        docs/decisions.md, D-compile-2.
+        docs/decisions.md, D122.
 
         Raises:
             LaunchError: A stated table cannot be used.
@@ -81,7 +81,7 @@ class CompiledLaunches:
 
     @property
     def _leaves_notes(self) -> bool:
-        """Whether generated code gets notes; not in mode `auto`. See docs/decisions.md, D-compile-6."""
+        """Whether generated code gets notes; not in mode `auto`. See docs/decisions.md, D126."""
         return self._session.pins or self._policy.mode == "record"
 
     def plan(self, kernel: Any, configs: Sequence[Any], arguments: Mapping[str, Any], *, is_fused: bool) -> Plan | None:
@@ -114,7 +114,7 @@ class CompiledLaunches:
     def loaded(self, autotuner: Any, *, was_cached: bool) -> None:
         """Note the choice for a kernel whose candidates are compiled, if nothing is left to be timed.
 
-        See docs/decisions.md, D-compile-3.
+        See docs/decisions.md, D123.
         """
         note = Note.of(autotuner)
         if note is None:
@@ -166,7 +166,7 @@ class CompiledLaunches:
     def _dispatch(self, autotuner: Any, kernel: CompiledKernel) -> None:
         """Let each launch of a kernel with dynamic sizes choose for its sizes, as eager launches do.
 
-        See docs/decisions.md, D-compile-5.
+        See docs/decisions.md, D125.
         """
         launchers, note = launchers_of(autotuner), kernel.note
         names = launch_names(launchers[0])

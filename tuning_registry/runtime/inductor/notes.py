@@ -2,7 +2,7 @@
 
 Inductor renames the kernels that it generates code for, and drops the keys of their autotuners. It passes a dict
 (`inductor_meta`) from the definition of a kernel to its launches, through compile workers and caches: the note is a
-literal in it. See docs/decisions.md, D-compile-1.
+literal in it. See docs/decisions.md, D121.
 """
 
 from __future__ import annotations
