@@ -6,6 +6,7 @@ RegistryError
 ├── FileError (OSError)          a file cannot be read or written
 ├── TableError (ValueError)      a file is not a per-arch table, or is for another architecture
 ├── UsageError (ValueError)      a flag or argument makes no sense
+├── PluginError                  a package's file format cannot be loaded, or fails
 ├── ConflictError                a recording contradicts its flags or the database
 ├── SelectionError               a query or export cannot be answered
 ├── PolicyError (ValueError)     an autotune policy cannot work in this process
@@ -74,6 +75,10 @@ class TableError(RegistryError, ValueError):
 
 class UsageError(RegistryError, ValueError):
     """A flag or an argument makes no sense; the command line exits with status 2."""
+
+
+class PluginError(RegistryError):
+    """A package's format cannot be loaded, or failed with an error that is not about a file."""
 
 
 class ConflictError(RegistryError):

@@ -14,9 +14,9 @@ import pytest
 
 from tests.conftest import ROOT, write_recording
 from tests.formats.tools.helpers import TOOLS
-from tuning_registry.errors import RecordingError, UsageError
+from tuning_registry.errors import PluginError, RecordingError, UsageError
 from tuning_registry.formats.plugin import Format, ToolFile
-from tuning_registry.formats.plugins import GROUP, PluginError, Plugins
+from tuning_registry.formats.plugins import GROUP, Plugins
 from tuning_registry.model.records import Recording
 
 PLUGIN = '''

@@ -12,7 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from tuning_registry.cli.console import print_message
 from tuning_registry.cli.options import FILTERS, Db
-from tuning_registry.errors import ForbiddenError, SchemaError, UsageError, printable
+from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.model.selection import Selection, parse_packages, parse_ranks
 
 if TYPE_CHECKING:
@@ -98,12 +98,12 @@ class Target:
 
 
 def _say_pending(store: Store) -> None:
-    """Print how many hand-ins are not counted. Without a registry, the command itself reports that."""
+    """Print how many hand-ins are not counted. If that cannot be read, the command itself says why."""
     from tuning_registry.operations.ingest.hand_ins import count_hand_ins, note_of
 
     try:
         note = note_of(count_hand_ins(store))
-    except (SchemaError, ForbiddenError):
+    except DatabaseError:
         return
     if note:
         print_message(f"note: {note}")

@@ -8,17 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError, RegistryError, UsageError
+from tuning_registry.errors import FormatError, PluginError, RegistryError, UsageError
 from tuning_registry.formats.plugin import Format, ToolFile
 from tuning_registry.model.records import Recording
 from tuning_registry.wording import list_some
 
 GROUP: Final = "tuning_registry.formats"
 _OURS: Final = "tuning-registry"
-
-
-class PluginError(RegistryError):
-    """A package's format cannot be loaded, or failed with an error that is not about a file."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from rich.cells import cell_len
-
 _SEQUENCE: Final = re.compile(r"\x1b\[[0-9;]*m")
 _HANGING: Final = " " * 4  # further than its line begins
 
@@ -82,7 +80,11 @@ def shown_length(text: str) -> int:
 
 def columns_of(text: str) -> int:
     """How many columns a printable text takes: two for a wide character, such as a Chinese one, none for an accent."""
-    return len(text) if text.isascii() else cell_len(text)
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - for other text only: `Registry` does not load it
+
+    return cell_len(text)
 
 
 def pad(text: str, width: int, style: Paint | None = None) -> str:

@@ -155,5 +155,5 @@ def test_commands_mark_stale_entries(cli: Cli, tmp_path: Path) -> None:
         write_recording(tmp_path / f"{rank}.json", json.dumps(recorded(rank, "r", {"M=1": fingerprint})))
     assert cli("ingest", tmp_path).exit_code == 0
     assert "[stale: 1 recording chose from other candidates]" in cli("winners").stdout
-    assert "note: 1 entry with votes that chose from other candidates" in cli("export", "--arch", "sm90").stderr
+    assert "note: 1 entry stale: some recordings chose from other candidates" in cli("export", "--arch", "sm90").stderr
     assert json.loads(cli("winners", "--format", "json").stdout)[0]["stale_recordings"] == 1

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import config, write_ranks, write_recording
 from tests.helpers import take
 from tuning_registry.db.store import Store
-from tuning_registry.errors import SelectionError, UsageError
+from tuning_registry.errors import PluginError, SelectionError, UsageError
 from tuning_registry.formats.plugin import Format, Outgoing, Written
-from tuning_registry.formats.plugins import GROUP, PluginError, Plugins
+from tuning_registry.formats.plugins import GROUP, Plugins
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.tables import outgoing

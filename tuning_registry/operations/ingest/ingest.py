@@ -60,7 +60,7 @@ def ingest(
         raise _all_of(reader.errors)
     batch = reader.batch
     written = write_batch(store, batch, options, report)
-    folded = fold(store)
+    folded = fold(store) if store.revision() is not None else FoldReport()
     return replace(
         written,
         folded=folded if folded != FoldReport() else None,

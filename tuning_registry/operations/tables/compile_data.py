@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def write_table_files(made: Export, path: Path) -> Path | None:
         FileError: A file cannot be written.
     """
     compiled = made.compile_data
-    if path.exists() and not path.is_file():  # a device or FIFO has nothing beside it
+    if os.path.exists(path) and not path.is_file():  # noqa: PTH110  # false if Path.exists would raise; a device or FIFO has nothing beside it
         write_atomically(path, made.data)
         return None
     replaced = None

@@ -9,9 +9,9 @@ from typing import Any
 
 from tuning_registry.db import queries
 from tuning_registry.db.store import Store
-from tuning_registry.errors import RegistryError, SelectionError, UsageError
+from tuning_registry.errors import PluginError, RegistryError, SelectionError, UsageError
 from tuning_registry.formats.plugin import ElectedEntry, Outgoing, Written
-from tuning_registry.formats.plugins import PluginError, Plugins
+from tuning_registry.formats.plugins import Plugins
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import Winner, check_packages
