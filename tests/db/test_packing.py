@@ -317,7 +317,7 @@ def test_an_upgrade_that_is_killed_goes_on_where_it_stopped(
     with monkeypatch.context() as never:
         never.setattr(packing, "LEAST", 10**6)
         take(store, *paths, run=None)
-    downgrade_database(store, schema.REVISIONS[-2])
+    downgrade_database(store, "0007")
     killed = subprocess.run([sys.executable, "-c", KILLED, database], capture_output=True, check=False, timeout=120)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert store.revision() == schema.HEAD
@@ -330,7 +330,7 @@ def test_an_upgrade_that_is_killed_goes_on_where_it_stopped(
     assert normal(stored(store)) == normal(stated(paths))
     sets = sets_of(store)
     upgrade_database(store)
-    downgrade_database(store, schema.REVISIONS[-2])
+    downgrade_database(store, "0007")
     with store.migrating() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(schema.timings)).scalar_one() == len(
             stated(paths)
@@ -353,18 +353,17 @@ def test_writers_at_the_same_time_pack_every_recording_once(store: Store, tmp_pa
 
 @on_postgres
 @pytest.mark.usefixtures("small")
-def test_a_recorder_adds_rows_and_blocks_and_packs_nothing(store: Store, database: str, tmp_path: Path) -> None:
+def test_an_ingester_has_the_rights_to_pack(store: Store, database: str, tmp_path: Path) -> None:
     upgrade_database(store)
     prefix = f"w{parse_url(database).database}"[:30].replace("-", "_")
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(";".join(role_statements(prefix)[1:-1]))
-        admin.execute(f"CREATE ROLE {prefix}_u LOGIN PASSWORD 'x' IN ROLE {prefix}_recorder")
-    recorder = Store(parse_url(database).set(username=f"{prefix}_u", password="x"))
+        admin.execute(f"CREATE ROLE {prefix}_u LOGIN PASSWORD 'x' IN ROLE {prefix}_ingester")
+    ingester = Store(parse_url(database).set(username=f"{prefix}_u", password="x"))
     paths = write_fleet(tmp_path, 20)
     for path in paths[:10]:
-        ingest(recorder, [path], IngestOptions())
-    assert number_of_blocks(store) == 0
-    ingest(recorder, paths[10:], IngestOptions())
+        ingest(ingester, [path], IngestOptions())
+    ingest(ingester, paths[10:], IngestOptions())
     assert number_of_blocks(store) > 0
     assert normal(stored(store)) == normal(stated(paths))
     upgrade_database(store)

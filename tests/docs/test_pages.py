@@ -177,7 +177,9 @@ def test_pages_name_no_command_that_is_gone() -> None:
     for page in PAGES:
         code = "\n".join([b.text for b in blocks(page)] + re.findall(r"`([^`\n]+)`", text(page)))
         named |= set(
-            re.findall(r"(?:^|[$&|(;] ?)registry (?:--db \S+ )?((?:(?:db|runs) )?[a-z]+)\b", code, re.MULTILINE)
+            re.findall(
+                r"(?:^|[$&|(;] ?)registry (?:--db \S+ )?((?:(?:db|runs) )?[a-z]+(?:-[a-z]+)*)\b", code, re.MULTILINE
+            )
         )
     assert len(named) > 20
     assert {name for name in named if name not in COMMANDS and name.split()[0] not in COMMANDS} == set()

@@ -275,7 +275,7 @@ def test_a_file_of_a_gigabyte_is_refused_unread(tmp_path: Path) -> None:
         out.truncate(1 << 30)
     for words in (("ingest", file), ("check", file)):
         result = CliRunner().invoke(app, ["--db", str(tmp_path / "r.db"), *map(str, words)])
-        assert "rec.rank0.json: larger than 256 MiB" in result.stderr
+        assert "rec.rank0.json: larger than the limit of 256 MiB" in result.stderr
         assert result.exit_code == 1
 
 

@@ -124,7 +124,7 @@ def test_a_role_that_may_only_read(database: str, cli: Cli, weak: str, tmp_path:
     table = CliRunner().invoke(app, ["--db", weak, "export", "--arch", "sm90"])
     assert table.stdout == cli("export", "--arch", "sm90").stdout
     result = CliRunner().invoke(app, ["--db", weak, "ingest", *map(str, write_ranks(tmp_path, [A]))])
-    assert error_of(result).endswith(f"GRANT tuning_registry_recorder TO {name}")
+    assert error_of(result).endswith(f"GRANT tuning_registry_ingester TO {name}")
     assert votes_in(database) == 360
 
 

@@ -258,14 +258,6 @@ def insert_timings(connection: sa.Connection, rows: list[tuple[Any, ...]]) -> No
     _copy(connection, into, [text.replace("nan", "\\N")])
 
 
-def may_delete(connection: sa.Connection, table: sa.Table) -> bool:
-    """Whether the user may delete rows of a table: on Postgres, a recorder may only add some."""
-    if connection.dialect.name == "sqlite":
-        return True
-    allowed = sa.func.has_table_privilege(table.name, "DELETE")
-    return bool(connection.execute(sa.select(allowed)).scalar_one())
-
-
 def _copy(connection: sa.Connection, into: str, texts: Iterable[str]) -> None:
     """Send rows to Postgres in COPY's text format. This bypasses SQLAlchemy but raises its errors."""
     driver: Any = connection.connection.driver_connection

@@ -59,7 +59,7 @@ def render_status(status: Mapping[str, object], style: Format) -> str:
         facts = dict(status)
         untimed: Sequence[str] = facts.pop("untimed", ())  # type: ignore[assignment]
         width = max(map(len, facts))
-        lines = [f"{name.replace('_', ' ').ljust(width)}  {printable(plain(value))}" for name, value in facts.items()]
+        lines = [f"{_label(name).ljust(width)}  {printable(plain(value))}" for name, value in facts.items()]
         return join_lines([*lines, *(printable(f"untimed: {entry}") for entry in untimed)])
 
     return render(
@@ -69,3 +69,7 @@ def render_status(status: Mapping[str, object], style: Format) -> str:
         rows=lambda: [{"what": name, "value": value} for name, value in status.items()],
         text=text,
     )
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ").replace("hand in", "hand-in")

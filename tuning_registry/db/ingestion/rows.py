@@ -119,7 +119,7 @@ class _Ingestion:
         self._insert_timings()
         insert_audits(self._transaction, self._audited, self._entry_ids)
         insert_compiled(self._transaction, self._compiled, self._entry_ids)
-        if packing.is_due(self._timing.values()) and dialects.may_delete(self._transaction.connection, schema.timings):
+        if packing.is_due(self._timing.values()):
             packing.pack_entries(self._transaction, sorted({self._entry_ids[entry] for entry, _ in self._timed}))
         return new_entries
 
