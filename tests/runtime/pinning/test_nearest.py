@@ -147,7 +147,9 @@ def test_the_log_the_report_and_the_choice_name_the_nearest_key(
     missed, hit = choice_log()
     assert (missed.source, missed.nearest, missed.config) == ("nearest", key(128), TEXTS[64])
     assert (hit.source, hit.nearest) == ("table", "")
-    assert f"no key; choosing by the closest recorded keys (nearest: {key(128)})" in caplog.text
+    assert (
+        f"the table does not have this key; choosing by the nearest recorded keys (nearest: {key(128)})" in caplog.text
+    )
     assert f"(nearest {key(128)})" in str(coverage_report())
 
 
