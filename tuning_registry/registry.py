@@ -64,7 +64,7 @@ class VoteFilters(TypedDict, total=False):
         triton: Triton version; `"none"` for recordings that do not state one.
         packages: Version by distribution (`{"fla": "0.6.0"}`). Narrows the votes on the kernels that the distribution
             owns and leaves other kernels alone; `"none"` for recordings that do not state one.
-        device: Device, for entries that are per device, such as `"NVIDIA_H200"`; `""` for entries that are not.
+        device: Only entries for this device, such as `"NVIDIA_H200"`; `""` for entries that are not for one device.
         curated: Count each curated choice as a vote.
     """
 

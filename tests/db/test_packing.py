@@ -201,9 +201,12 @@ def test_a_run_is_deleted_exactly(store: Store, cli: Callable[..., Any], tmp_pat
     assert cli("export", "--arch", "sm90", "-o", tmp_path / "t.json").exit_code == 0
     refused = cli("runs", "delete", "fleet")
     assert refused.exit_code == 2
-    assert "nothing was changed; to go on, repeat the command with --yes" in refused.stderr
-    assert "depends on it: table" in refused.stderr
-    assert f"will be lost: fleet: 10 recordings, {votes} votes, {len(stated(paths))} timings" in refused.stderr
+    assert (
+        "nothing was changed, since there is no terminal to ask on; to proceed, repeat the command with --yes"
+        in refused.stderr
+    )
+    assert "made from this run: table" in refused.stderr
+    assert f"will be deleted: fleet: 10 recordings, {votes} votes, {len(stated(paths))} timings" in refused.stderr
     assert normal(stored(store)) == normal(stated([*paths, *other]))
     assert cli("runs", "delete", "fleet", "--yes").exit_code == 0
     assert normal(stored(store)) == normal(stated(other))

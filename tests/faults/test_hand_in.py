@@ -141,7 +141,8 @@ def test_a_database_without_a_registry(tmp_path: Path) -> None:
 def test_a_database_from_before_hand_ins(store: Store, database: str, tmp_path: Path) -> None:
     upgrade_database(store, "0006")
     rank = Rank(database, tmp_path / "user")
-    assert_kept_in_the_file(rank, "there is no registry here yet, or one from before hand-ins; run: registry db upgrade",
+    assert_kept_in_the_file(rank, "there is no registry here yet, or its schema is too old for hand-ins; run: "
+                            "registry db upgrade",
                             tmp_path)  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def _serve(store: Store, every_s: float) -> None:
 
 
 def _print_fault(error: DatabaseError | None) -> None:
-    print_message("folding again" if error is None else f"warning: {error}; trying again until it works")
+    print_message("folding again" if error is None else f"warning: {error}; retrying until it works")
 
 
 def _parse_duration(text: str) -> float:

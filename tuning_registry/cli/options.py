@@ -86,13 +86,11 @@ FILTERS: Final[Mapping[str, tuple[Any, typer.models.OptionInfo]]] = {
     ),
     "device": (
         str | None,
-        typer.Option(
-            "--device", metavar="DEVICE", help="Device, for entries that are per device, such as NVIDIA_H200."
-        ),
+        typer.Option("--device", metavar="DEVICE", help="Only entries for this device, such as NVIDIA_H200."),
     ),
     "curated": (
         bool,
-        typer.Option("--curated", help="Count each curated choice as a vote (from files of other tools)."),
+        typer.Option("--curated", help="Count each curated choice, from files of other tools, as a vote."),
     ),
 }
 VOTES: Final = ("run", "source", "triton", "package")

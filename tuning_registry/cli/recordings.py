@@ -31,7 +31,7 @@ RunRanks = Annotated[
     list[str] | None,
     typer.Option("--rank", metavar="RANKS", help="Only these ranks of the run, such as 3 or 0-7. May be repeated."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as shown by registry runs.")]
 
 
@@ -77,7 +77,7 @@ def ingest(
         typer.Option(
             "--from",
             metavar="FORMAT",
-            help="Format of all files (registry formats). Defaults to what their content shows.",
+            help="Format of all files, as listed by registry formats. Defaults to detecting each from its content.",
         ),
     ] = None,
     triton: StatedTriton = None,
@@ -92,7 +92,7 @@ def ingest(
         bool, typer.Option("--keep-going", help="Skip recordings that cannot be ingested, list them, and exit 1.")
     ] = False,
 ) -> None:
-    """Ingest per-rank recordings, timings and Triton caches into the database, all or nothing; then fold hand-ins."""
+    """Ingest recordings, timings, Triton caches and files of other tools, all or nothing; then fold hand-ins."""
     from tuning_registry.operations.ingest.ingest import IngestOptions
     from tuning_registry.operations.ingest.ingest import ingest as ingest_paths
 
@@ -253,10 +253,10 @@ def compact(target: Target, run: RunName, yes: Yes = False) -> None:
     if not found.compactable:
         print_message(f"{printable(run)}: nothing to compact; percentiles are kept for up to {KEPT} ranks of a run")
         return
-    print_message(f"{printable(run)}: {count_of(found.compactable, 'timing')} would lose their percentiles")
+    print_message(f"{printable(run)}: the percentiles of {count_of(found.compactable, 'timing')} would be dropped")
     print_message(
-        f"approximate from then on: noise percentages and the verdicts that rest on them, from {KEPT} ranks of this run instead "
-        "of all; the ranges that registry report draws"
+        "approximate from then on: noise percentages, the verdicts that depend on them, and the ranges in "
+        f"registry report; they will use only {KEPT} ranks of this run"
     )
     print_message(f"unchanged: votes, medians, slowdowns, tables and checks ({_made_from(found)})")
     _confirm("compact this run?", yes=yes)
@@ -271,13 +271,13 @@ def delete(target: Target, run: RunName, yes: Yes = False) -> None:
 
     store = target.open()
     found = describe_run(store, run)
-    print_message(f"will be lost: {found}")
+    print_message(f"will be deleted: {found}")
     for line in found.exports:
-        print_message(f"depends on it: table {line}")
+        print_message(f"made from this run: table {line}")
     if found.exports:
         print_message(
-            "the votes behind these tables can then no longer be looked up, and registry check compares them with the votes that "
-            "are left"
+            "after that, nobody can look up the votes behind these tables, and registry check compares the tables "
+            "with the remaining votes"
         )
     _confirm("delete this run?", yes=yes)
     print_message(f"{printable(run)}: deleted {count_of(delete_run(store, run), 'recording')}")
@@ -300,7 +300,9 @@ def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not (sys.stdin is not None and sys.stdin.isatty()):
-        raise UsageError("nothing was changed; to go on, repeat the command with --yes")
+        raise UsageError(
+            "nothing was changed, since there is no terminal to ask on; to proceed, repeat the command with --yes"
+        )
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
 

@@ -83,7 +83,7 @@ def warm(
         typer.Option(
             "--target",
             metavar="ARCH",
-            help="Architecture whose table to use. Can be repeated. Defaults to all in TABLE.",
+            help="Only the table of this architecture. May be repeated. Defaults to all tables in TABLE.",
         ),
     ] = None,
     jobs: Annotated[
@@ -107,8 +107,8 @@ def warm(
     others = sum(not one.is_expected for one in found.kernels)
     if others:
         print_message(
-            f"note: {count_of(others, 'kernel')} got another cache key than in the recording: code, packages, assembler or "
-            "Triton's settings differ, or a module looks for a GPU when it is imported"
+            f"note: {count_of(others, 'kernel')} got a different cache key than in the recording: code, packages, "
+            "assembler or Triton's settings differ, or a module looks for a GPU when it is imported"
         )
     if found.without_launcher:
         print_message(

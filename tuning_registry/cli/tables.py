@@ -75,7 +75,7 @@ def export(
         bool,
         typer.Option(
             "--no-compile-data",
-            help="Do not write the file beside the table from which jobs compile its kernels in the background.",
+            help="Do not write the .compile file, from which jobs compile the table's kernels in the background.",
         ),
     ] = False,
     generalize: Annotated[
@@ -107,7 +107,9 @@ def export(
     ] = 0.0,
     to_format: Annotated[
         str | None,
-        typer.Option("--to", metavar="FORMAT", help="Write files of another tool into a folder (registry formats)."),
+        typer.Option(
+            "--to", metavar="FORMAT", help="Write a folder in the format of another tool; registry formats lists them."
+        ),
     ] = None,
 ) -> None:
     """Write the canonical table of one architecture: one config per entry.
@@ -146,7 +148,7 @@ def _export_format(target: Target, name: str, policy: Policy, output: Path | Non
     from tuning_registry.operations.tables.outgoing import write_format
 
     if output is None or is_stdout(output):
-        raise UsageError("--to needs a folder or file for its output: -o PATH")
+        raise UsageError("--to needs a file or folder for its output; name it with -o PATH")
     written, entries = write_format(target.open(), target.selection, name, policy)
     for file, data in sorted(written.files.items()):
         write_atomically(output / file if file else output, data)

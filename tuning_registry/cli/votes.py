@@ -75,8 +75,8 @@ def disagreements(
         typer.Option(
             "--between",
             metavar="WHAT",
-            help="Compare curated choices instead of votes, between files that differ in their source (project), its "
-            "version, or the triton version.",
+            help="Compare curated choices instead of votes: between sources (projects), versions of a project, or "
+            "Triton versions.",
         ),
     ] = None,
     style: FormatOption = Format.table,
@@ -129,8 +129,9 @@ def _print_comparison(target: Target, between: Dimension, style: Format, *, exit
     if found.compared:
         print_message(comparison_text(found))
     else:
-        print_message(f"nothing to compare: no two files differ in their {between} and share an entry. "
-                      "Ingest the files of both (registry formats)")  # fmt: skip
+        kinds = {"source": "sources", "version": "versions of a project", "triton": "Triton versions"}[between]
+        print_message(f"nothing to compare: no files of different {kinds} have an entry in common. Ingest the "
+                      "files to compare; registry formats lists the formats")  # fmt: skip
     if exit_code and (found.differing or not found.compared):
         raise typer.Exit(1)
 

@@ -130,7 +130,8 @@ def _append_to_postgres(url: str, rest: str, row: tuple[str, bytes], wait_s: flo
 
 def _no_table(url: str) -> SchemaError:
     return SchemaError(
-        f"{shown_url(url)}: there is no registry here yet, or one from before hand-ins; run: registry db upgrade"
+        f"{shown_url(url)}: there is no registry here yet, or its schema is too old for hand-ins; "
+        "run: registry db upgrade"
     )
 
 

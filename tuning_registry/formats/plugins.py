@@ -71,7 +71,7 @@ class Plugins:
             known = self._plugins.setdefault(plugin.name, plugin)
             if known.package != plugin.package:
                 self.broken[f"{plugin.name} of {plugin.package}"] = (
-                    f"{plugin}: {known.package} has a format of this name"
+                    f"{plugin}: {known.package} already has a format with this name"
                 )
 
     def __iter__(self) -> Iterator[Plugin]:

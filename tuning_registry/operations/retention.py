@@ -54,7 +54,7 @@ class RunContents(Result):
         parts = (
             count_of(getattr(self, name), name[:-1]) for name in ("recordings", "votes", "timings", "observations")
         )
-        return printable(f"{self.run}: {', '.join(parts)}, in {count_of(len(self.exports), 'exported table')}")
+        return printable(f"{self.run}: {', '.join(parts)}; exported to {count_of(len(self.exports), 'table')}")
 
 
 def describe_run(store: Store, run: str) -> RunContents:

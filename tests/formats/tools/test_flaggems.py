@@ -121,7 +121,7 @@ def test_tables_of_two_versions_of_a_kernel_lose_nothing(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ({"other": [ROW]}, "no table of FlagGems in this database"),
+        ({"other": [ROW]}, "this database has no table of FlagGems"),
         ({WINNERS: [ROW, ROW]}, f"at {WINNERS}/row 2: another row has the same key"),
         ({WINNERS: [ROW | {"key_0": None}]}, "row 1/key: expected a number or a string, found null"),
         ({WINNERS: [ROW | {"key_0": b"x"}]}, "row 1/key: expected a number or a string, found binary data"),
@@ -156,7 +156,7 @@ def test_a_view_is_not_a_table(tmp_path: Path) -> None:
     endless = "WITH RECURSIVE n(key_0) AS (SELECT 1 UNION ALL SELECT key_0 + 1 FROM n) SELECT * FROM n"
     connection.execute(f'CREATE VIEW "{WINNERS}" AS {endless}')
     connection.close()
-    with pytest.raises(RecordingError, match="no table of FlagGems"):
+    with pytest.raises(RecordingError, match="has no table of FlagGems"):
         list(FLAGGEMS.read([ToolFile(path)]))
 
 

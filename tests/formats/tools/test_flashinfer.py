@@ -122,7 +122,7 @@ def test_ranks_are_numbered_as_the_job_numbers_them(tmp_path: Path, names: list[
 
 def test_files_of_two_runs_are_refused(tmp_path: Path) -> None:
     files = [ToolFile(write(tmp_path / f"rank_tp0_pp0_dp0.{time}.abc.json", v1())) for time in (1, 2)]
-    with pytest.raises(RecordingError, match="1.abc.json is of the same rank; ingest the caches of one run at a time"):
+    with pytest.raises(RecordingError, match="1.abc.json has the same rank; ingest the caches of one run at a time"):
         list(FLASHINFER.read(files))
 
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_a_time_is_not_kept(tmp_path: Path, time: Any) -> None:
         (v1({KEY + ")": ["Cutlass", 1]}), "a bracket or quote is not closed in"),
         (v1({KEY.replace("'Cutlass'", "'Cutlass"): ["Cutlass", 1]}), "a bracket or quote is not closed in"),
         (v1({"(" * 5000: ["Cutlass", 1]}), "nested more than 32 levels deep"),
-        (v1({"('a', 'b')": ["b", 1]}), "a cache key of 2 parts"),
+        (v1({"('a', 'b')": ["b", 1]}), "the cache key has 2 parts"),
         (v1({"x": ["b", 1], KEY: ["Cutlass", 1]}), "at x: expected a tuple"),
     ],
 )

@@ -118,7 +118,7 @@ def test_what_cannot_be_a_time_is_not_kept(tmp_path: Path, time: str) -> None:
         (cache(CHOICE | {"tactic": "(" * 5000}), "tactic: nested more than 32 levels deep"),
         (cache(CHOICE | {"min_time": "1"}), "min_time: expected milliseconds or null, found the string '1'"),
         (cache(key="x"), "at rank_0/x: expected a tuple as Python writes it"),
-        (cache(key="('a', 'b')"), "a cache key of 2 parts"),
+        (cache(key="('a', 'b')"), "the cache key has 2 parts"),
         (cache(key="('', 'b', '', ())"), "the op or the runner has no name"),
         (cache(key="('a', 'b', 1, 2)"), "expected a tuple as Python writes it, found the string '2'"),
         (cache(rank_99999999999={}), "at rank_99999999999: expected metadata"),

@@ -89,7 +89,7 @@ def test_a_changed_file_needs_replace(store: Store, tmp_path: Path) -> None:
     file = write(tmp_path, H200)
     take(store, file, run=None)
     write(tmp_path, H200, {"16": {"num_warps": 8}})
-    with pytest.raises(ConflictError, match="the database has other choices of this file; use --replace"):
+    with pytest.raises(ConflictError, match="the database has different choices for this file; use --replace"):
         take(store, file, run=None)
     assert (take(store, file, run=None, replace=True).replaced, find_winners(store, CURATED)[0].config) == (
         1,
@@ -105,7 +105,7 @@ def test_a_changed_file_needs_replace(store: Store, tmp_path: Path) -> None:
 
 def test_two_files_of_one_name_and_other_content_are_refused(store: Store, tmp_path: Path) -> None:
     files = [write(tmp_path / "a", H200), write(tmp_path / "b", H200, {"16": {"num_warps": 8}})]
-    with pytest.raises(ConflictError, match="has the same name and other choices"):
+    with pytest.raises(ConflictError, match="has the same name but different choices"):
         take(store, *files, run=None)
     report = take(store, *files, run=None, keep_going=True)
     assert (report.files, len(report.skipped)) == (1, 1)
@@ -148,7 +148,7 @@ def test_a_named_format_reads_files_that_do_not_show_theirs(store: Store, tmp_pa
     assert describe_status(store)["curated_sources"] == ["sglang"]
     with pytest.raises(UsageError, match="there is no format 'no'"):
         take(store, file, format="no")
-    with pytest.raises(RegistryError, match=r"x\.json: the name is not that of a tuned config of vLLM"):
+    with pytest.raises(RegistryError, match=r"x\.json: not the file name of a vLLM config"):
         take(store, write(tmp_path, "x.json"), format="vllm")
 
 

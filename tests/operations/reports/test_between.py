@@ -104,6 +104,6 @@ def test_exit_statuses(cli: Cli, tmp_path: Path) -> None:
     cli("ingest", write(tmp_path / "vllm", H200), write(tmp_path / "sglang", H200))
     assert cli("disagreements", "--between", "source", "--exit-code").exit_code == 0
     nothing = cli("disagreements", "--between", "triton", "--exit-code")
-    assert (nothing.exit_code, "nothing to compare: no two files differ in their triton" in nothing.stderr) == (1, True)
+    assert (nothing.exit_code, "nothing to compare: no files of different Triton" in nothing.stderr) == (1, True)
     assert cli("disagreements", "--between", "source", "--cost").exit_code == 2
     assert cli("disagreements", "--between", "rank").exit_code == 2

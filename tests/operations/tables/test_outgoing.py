@@ -86,5 +86,5 @@ def test_nothing_to_write(store: Store, tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(SelectionError, match="no votes match the filters. Nothing was written; --curated counts"):
         outgoing.write_format(store, Selection(arch="sm100"), "notes")
     monkeypatch.setattr(Notes, "write", Format.write)
-    with pytest.raises(UsageError, match="--to notes: this format is read, not written"):
+    with pytest.raises(UsageError, match="--to notes: this format can be read, but not written"):
         outgoing.write_format(store, Selection(), "notes")

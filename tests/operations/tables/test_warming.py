@@ -78,7 +78,7 @@ def test_each_kernel_has_an_outcome_in_the_order_of_the_file(tmp_path: Path, out
         ("pkg.b", FAILED, True),
         ("pkg.c", CACHED, False),
     ]
-    assert warmed.kernels[1].reason == "the process that compiles ended before it"
+    assert warmed.kernels[1].reason == "the process that compiles ended before this kernel was compiled"
     assert (warmed.is_complete, warmed.cache) == (False, "/cache")
 
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_warmed_is_refused_before_anything_is_compiled(tmp_path: 
         warm_tables(table)
     (file,) = tmp_path.glob("*.compile")
     file.unlink()
-    with pytest.raises(FileError, match=r"there is no sm90\.[0-9a-f]{16}\.compile beside it"):
+    with pytest.raises(FileError, match=r"its compile file sm90\.[0-9a-f]{16}\.compile is missing"):
         warm_tables(table)
 
 
@@ -123,7 +123,7 @@ def test_the_command_lists_kernels_and_says_what_is_left(tmp_path: Path, outcome
     result = command("warm", table)
     assert (result.exit_code, result.stdout.splitlines()[1].split()) == (0, ["pkg.a", "1", "compiled"])
     first, second, last = result.stderr.splitlines()
-    assert first.startswith("note: 1 kernel got another cache key than in the recording")
+    assert first.startswith("note: 1 kernel got a different cache key than in the recording")
     assert second.endswith("needs the GPU driver's library: AssertionError: no libcuda")
     assert last == "3 kernels in /cache: 2 compiled, 1 cached already, 0 failed"
     outcomes[1] = {"outcome": FAILED, "index": 0, "why": "ModuleNotFoundError: No module named 'pkg'"}

@@ -33,7 +33,7 @@ _ENTRIES: Final = "autotune_entries"
 _DEFAULT: Final = "default_config"
 _VERSION: Final = "triton_version"
 _WORDS: Final[Mapping[str, Any]] = {"True": True, "False": False, "None": None}
-_NO_KEY: Final = "their keys have a value that is no number, flag, string or tuple of these"
+_NO_KEY: Final = "their keys have a value that is not a number, flag, string or tuple of these"
 
 
 class FlaFolder(Format):
@@ -93,8 +93,8 @@ class FlaFolder(Format):
             ("Triton versions", "--triton", {entry.triton for entry in chosen.entries}),
         ):
             if len(found) > 1:
-                raise SelectionError(f"the entries are for {len(found)} {what}, and a folder of {self.name} is for one; "
-                                     f"choose it with {option}")  # fmt: skip
+                raise SelectionError(f"the entries are for {len(found)} {what}, but a folder of {self.name} holds "
+                                     f"one; choose it with {option}")  # fmt: skip
         left_out: Counter[str] = Counter()
         kernels: dict[str, dict[str, list[ElectedEntry]]] = {}
         for entry in chosen.entries:

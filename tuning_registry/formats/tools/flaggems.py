@@ -73,7 +73,7 @@ class FlagGemsDatabase(Format):
             with sqlite_input.opened(file) as connection:
                 tables = _tables_of(connection)
                 if not tables:
-                    raise file.fault("no table of FlagGems in this database")
+                    raise file.fault("this database has no table of FlagGems")
                 for table, kernel in tables.items():
                     _read_table(file, connection, table, kernel, layers)
             for number, layer in enumerate(layers or [_Layer()], start=1):

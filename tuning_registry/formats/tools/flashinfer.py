@@ -124,7 +124,7 @@ def numbers_of(files: Sequence[ToolFile]) -> dict[Path, int]:
         if file.path in numbers:
             other = owners.setdefault(numbers[file.path], file.path)
             if other != file.path:
-                raise file.fault(f"{other.name} is of the same rank; ingest the caches of one run at a time")
+                raise file.fault(f"{other.name} has the same rank; ingest the caches of one run at a time")
     return numbers
 
 
@@ -155,7 +155,7 @@ def _chosen(key: str, runner: Any, tactic: Any, time_ms: float | None, path: tup
     """The choice under a cache key, `('op', 'Runner', (shapes), (extras))`."""
     parts = items_of(check_text(key))
     if len(parts) not in _KEY_PARTS:
-        raise FormatError(f"a cache key of {len(parts)} parts; expected op, runner, shapes and optional extras")
+        raise FormatError(f"the cache key has {len(parts)} parts; expected op, runner, shapes and optional extras")
     op, keyed = string_of(parts[0]), string_of(parts[1])
     if not op or not keyed:
         raise FormatError("the op or the runner has no name")

@@ -76,7 +76,7 @@ def string_of(text: str) -> str:
     if "\\" not in body:
         return body
     if any(match[1] not in _ESCAPES for match in _ESCAPE.finditer(body)):
-        raise FormatError(f"an escape that names do not have, in {describe(text)}")
+        raise FormatError(f"unsupported escape sequence in {describe(text)}")
     return _ESCAPE.sub(lambda match: _ESCAPES[match[1]], body)
 
 

@@ -46,7 +46,7 @@ class SglangTables(Format):
             name = _name(file)
             if name is None:
                 raise file.fault(
-                    "the name is not that of a tuned config of SGLang, such as E=8,N=64,device_name=GPU.json"
+                    "not the file name of an SGLang config; expected one such as E=8,N=64,device_name=GPU.json"
                 )
             folder = _VERSION_FOLDER.fullmatch(file.path.parent.name)
             yield read_table(file, name, origin_of(file, self.name), ".".join(folder.groups()) if folder else None)

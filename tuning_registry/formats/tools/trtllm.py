@@ -94,7 +94,7 @@ def _chosen(file: ToolFile, section: str, key: str, entry: Any) -> Chosen:
     try:
         parts = items_of(check_text(key))
         if len(parts) != _KEY_PARTS:
-            raise FormatError(f"a cache key of {len(parts)} parts; expected op, runner, ID and shapes")
+            raise FormatError(f"the cache key has {len(parts)} parts; expected op, runner, ID and shapes")
         op, runner = string_of(parts[0]), string_of(parts[1])
         if not op or not runner:
             raise FormatError("the op or the runner has no name")

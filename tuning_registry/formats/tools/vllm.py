@@ -38,7 +38,7 @@ class VllmTables(Format):
             name = _name(file)
             if name is None:
                 raise file.fault(
-                    "the name is not that of a tuned config of vLLM, such as E=8,N=64,device_name=GPU.json"
+                    "not the file name of a vLLM config; expected one such as E=8,N=64,device_name=GPU.json"
                 )
             yield read_table(file, name, origin_of(file, self.name))
 

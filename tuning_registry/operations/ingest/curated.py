@@ -60,10 +60,10 @@ def plan_curated(transaction: Reading, batch: Batch, *, replace: bool = False, k
 def _conflict(one: Curated, other: Curated | None) -> ConflictError:
     if other is not None:
         return ConflictError(
-            f"{one.file}: {other.file} has the same name and other choices; ingest one of them with --source TEXT or "
-            "--package NAME=VERSION"
+            f"{one.file}: {other.file} has the same name but different choices; ingest one of them with "
+            "--source TEXT or --package NAME=VERSION"
         )
     return ConflictError(
-        f"{one.file}: the database has other choices of this file; use --replace to supersede them, or --source TEXT or "
-        "--package NAME=VERSION to keep both"
+        f"{one.file}: the database has different choices for this file; use --replace to supersede them, or "
+        "--source TEXT or --package NAME=VERSION to keep both"
     )

@@ -141,7 +141,7 @@ class _Fold:
         name = hand_in_name(identity)
         recording = self.reader.read_bytes(data, name)
         if recording.header.run is None or recording.header.rank is None:
-            raise RecordingError(name, "the recording states no run or no rank")
+            raise RecordingError(name, "the recording does not state its run or its rank")
         return recording
 
     def _add(self, batch: Batch, attribution: Attribution, offer: _Offer) -> None:
@@ -165,7 +165,8 @@ class _Fold:
         for position in plan.withdrawn:
             run, rank = batch.pending[position].identity
             self.errors[self.folded[position]] = RegistryError(
-                f"rank {rank} of run {run!r} is withdrawn; to count it, use registry runs restore and registry fold --retry"
+                f"rank {rank} of run {run!r} is withdrawn; to count it, run registry runs restore and "
+                "registry fold --retry"
             )
         done = [identity for identity in self.folded if identity not in self.errors]
         reasons = {identity: str(error) for identity, error in self.errors.items()}

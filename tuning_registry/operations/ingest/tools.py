@@ -53,7 +53,7 @@ class ToolReader:
             return None
         found = self.plugins.named(self._options.format)
         if not found.can_read:
-            raise UsageError(f"--from {found.name}: this format is written, not read")
+            raise UsageError(f"--from {found.name}: this format can be written, but not read")
         return found
 
     def format_of(self, file: ToolFile) -> Format | None:
@@ -114,7 +114,7 @@ def _with_version(recording: Recording, options: IngestOptions) -> Recording:
         return recording
     if origin.version:
         raise ConflictError(
-            f"{recording.file}: --package {origin.project}={stated}, but the file is of version {origin.version}"
+            f"{recording.file}: --package {origin.project}={stated}, but the file is from version {origin.version}"
         )
     return replace(recording, origin=replace(origin, version=stated))
 

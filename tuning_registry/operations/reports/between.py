@@ -93,7 +93,8 @@ class SourceComparison(Result):
 
     def __str__(self) -> str:
         """One readable line."""
-        return f"{len(self.differing):,} of {self.compared:,} entries differ between {self.between}s"
+        kinds = "Triton versions" if self.between == "triton" else f"{self.between}s"
+        return f"{len(self.differing):,} of {self.compared:,} entries differ between {kinds}"
 
 
 @dataclass(slots=True)

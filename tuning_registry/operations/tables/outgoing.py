@@ -45,7 +45,7 @@ def write_format(
     """
     writer = Plugins().named(name)
     if not writer.can_write:
-        raise UsageError(f"--to {name}: this format is read, not written")
+        raise UsageError(f"--to {name}: this format can be read, but not written")
     with store.reading() as reading:
         election = elect_entries(reading, selection, policy, every_choice=True)
         votes = election.votes

@@ -10,7 +10,7 @@ from typing import Any
 from tuning_registry.compiler import CACHED, COMPILED, FAILED, IMPORTED, Compiler
 from tuning_registry.cores import core_quota, usable_cores
 from tuning_registry.errors import FileError, TableError, UsageError, printable
-from tuning_registry.formats.compile_file import SUFFIX, CompileData, CompiledKernel, compile_file_of, read_compile_file
+from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of, read_compile_file
 from tuning_registry.formats.loader import installed_triton
 from tuning_registry.formats.table import read_table
 from tuning_registry.model.names import is_known_arch, normal_arch
@@ -131,20 +131,20 @@ def _compile_data(path: Path) -> CompileData:
     file = compile_file_of(path, table.digest)
     if not file.exists():
         raise FileError(
-            f"{path}: there is no {file.name} beside it. registry export writes it together with the table, if the "
-            f"recordings have compile data; keep the {SUFFIX} file with the table"
+            f"{path}: its compile file {file.name} is missing. registry export writes it next to the table if the "
+            "recordings have compile data; keep both files in one folder"
         )
     data, here = read_compile_file(file), installed_triton()
     if data.digest != table.digest:
         raise TableError(f"{file} is for the table with digest {data.digest[:16]}, not {table.digest[:16]}")
     if not here:
         raise TableError(
-            "Triton is not installed here, and compiles the kernels: pip install 'tuning-registry[runtime]'"
+            "Triton, which compiles the kernels, is not installed; run: pip install 'tuning-registry[runtime]'"
         )
     if here != data.triton:
         raise TableError(
-            f"{file} was recorded with Triton {data.triton}, and Triton {here} is installed here. Install {data.triton}, or "
-            f"record with {here} and export again"
+            f"{file} was recorded with Triton {data.triton}, but Triton {here} is installed. Install Triton "
+            f"{data.triton}, or record with Triton {here} and export again"
         )
     return data
 
@@ -170,7 +170,7 @@ def _warm(data: CompileData, warming: Warming, jobs: int, step: Callable[[int], 
             done += 1
             step(before + done)
     warming.kernels += [
-        one or _failed(data, kernel, "the process that compiles ended before it")
+        one or _failed(data, kernel, "the process that compiles ended before this kernel was compiled")
         for one, kernel in zip(found, data.kernels, strict=True)
     ]
 

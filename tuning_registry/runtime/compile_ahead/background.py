@@ -94,7 +94,7 @@ class CompileAhead:
         file = _file_of(table)
         if file is None:
             name = compile_file_of(Path(table.provenance["file"]), table.digest)
-            debug("kernels are not compiled ahead: there is no %s; registry export writes it if the recordings have "
+            debug("kernels are not compiled ahead: %s is missing; registry export writes it if the recordings have "
                   "compile data", name)  # fmt: skip
             return
         try:
@@ -124,7 +124,7 @@ class CompileAhead:
         local_size, local_rank = launched_local_size() or 1, launched_local_rank() or 0
         workers = min(workers_beside(local_size), len(kernels))
         if not workers:
-            announce("kernels are not compiled ahead: no core is idle beside one for each rank")
+            announce("kernels are not compiled ahead: no core is idle apart from one for each rank")
             return
         first = len(kernels) * (local_rank % local_size) // local_size  # ranks that share a cache begin apart
         began = time.monotonic()

@@ -254,8 +254,8 @@ class CompiledLaunches:
         torch = loaded_torch()
         version = getattr(torch, "__version__", "of unknown version")
         self._session.coverage.gap("torch.compile", str(seam), f"torch {version} has no usable {seam}")
-        warn_once(("seam", seam), "torch %s has no %s that tuning_registry knows, so what torch.compile chooses is not recorded "
-                  "or pinned as usual; training continues. coverage_report() lists what is not covered.",
+        warn_once(("seam", seam), "torch %s has no %s that tuning_registry knows, so choices under torch.compile are "
+                  "not recorded or pinned as usual; training continues. coverage_report() lists what is not covered.",
                   version, seam)  # fmt: skip
 
     def _keep(self, autotuner: Any, kernel: CompiledKernel, candidate: Any) -> bool:
@@ -296,4 +296,4 @@ class CompiledLaunches:
         for kernel in coverage.compiled_kernels():
             if bare_name(kernel) == function and self._policy.in_scope(kernel):
                 warn_once(("not pinned", kernel), "%s is not pinned: Inductor tunes it under torch.compile, and its generated "
-                          "code does not tell what it was made from", kernel)  # fmt: skip
+                          "code does not show which kernel it is", kernel)  # fmt: skip

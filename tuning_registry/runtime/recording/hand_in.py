@@ -62,8 +62,8 @@ class AppendModule(Protocol):
 def warn_of_missing_packages(url: str) -> None:
     """Warn at the start of a job if this environment lacks the driver of the database."""
     if url.startswith("postgres") and not _can_import("psycopg"):
-        warn("psycopg is not installed, so the recording will stay in a file (install tuning-registry[postgres] to write it "
-             "to the database)")  # fmt: skip
+        warn("psycopg is not installed, so the recording will stay in a file; to write it to the database, "
+             "install tuning-registry[postgres]")  # fmt: skip
 
 
 class HandIn:
