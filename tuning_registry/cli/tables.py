@@ -108,7 +108,7 @@ def export(
     to_format: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="FORMAT", help="Write a folder in the format of another tool; registry formats lists them."
+            "--to", metavar="FORMAT", help="Write files in another tool's format, as listed by registry formats."
         ),
     ] = None,
 ) -> None:

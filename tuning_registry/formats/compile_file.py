@@ -38,9 +38,9 @@ class CompiledKernel:
         """Why a process that knows only names cannot import it; empty if it may."""
         stated = self.specialization
         if stated.module == "__main__":
-            return "it is in the script itself, which is not run; move it to a module"
+            return "the kernel is in the script itself, which is not run; move it to a module"
         if self.kernel != f"{stated.module}.{stated.name}":
-            return f"it is recorded under another name than that of its module, {stated.module}"
+            return f"the kernel is recorded under another name than that of its module, {stated.module}"
         return ""
 
 

@@ -215,7 +215,7 @@ def make_kernels_of_another_module(monkeypatch: pytest.MonkeyPatch, tables: Path
         (make_a_core_per_rank, "no core is idle"),
         (make_busy, "no core is idle"),
         (make_other_triton, "this process uses Triton 2.1.0"),
-        (make_no_file, "there is no "),
+        (make_no_file, " is missing; "),
         (make_broken_file, "truncated"),
         (make_newer_file, "version: expected 1, found the integer 2"),
         (make_foreign_file, "is for the table with digest 0000000000000000"),
@@ -238,7 +238,7 @@ def test_where_it_cannot_help_it_is_off_and_the_log_says_why(
     caplog.set_level(logging.DEBUG if make is make_no_file else logging.INFO)  # most tables have none
     make(monkeypatch, tables)
     pinned(tables)
-    (said,) = [line for line in caplog.messages if "not compiled ahead" in line]
+    (said,) = [line for line in caplog.messages if "not compiled in the background" in line]
     assert reason in said
     assert fake.asked == []
     assert fault_counts() == {}
@@ -249,7 +249,7 @@ def test_kernels_out_of_scope_are_left_out(tables: Path, fake: type[Fake], caplo
     caplog.set_level(logging.INFO)
     pinned(tables, modules=("other",))
     assert fake.asked == []
-    assert any("none of its kernels is in scope" in line for line in caplog.messages)
+    assert any("none of the table's kernels is in scope" in line for line in caplog.messages)
     uninstall()
 
 

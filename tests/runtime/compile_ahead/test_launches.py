@@ -89,7 +89,7 @@ def test_warming_needs_the_triton_of_the_recording(
     with pytest.raises(UsageError, match="is for sm90, not sm100"):
         warm_tables(table, ["sm100"])
     monkeypatch.setattr(warming, "installed_triton", lambda: "2.0.0")
-    with pytest.raises(TableError, match=r"was recorded with Triton 3.*, and Triton 2\.0\.0 is installed"):
+    with pytest.raises(TableError, match=r"was recorded with Triton 3.*, but Triton 2\.0\.0 is installed"):
         warm_tables(table)
     monkeypatch.setattr(warming, "installed_triton", lambda: "")
     with pytest.raises(TableError, match="pip install"):

@@ -94,18 +94,18 @@ class CompileAhead:
         file = _file_of(table)
         if file is None:
             name = compile_file_of(Path(table.provenance["file"]), table.digest)
-            debug("kernels are not compiled ahead: %s is missing; registry export writes it if the recordings have "
-                  "compile data", name)  # fmt: skip
+            debug("kernels are not compiled in the background: %s is missing; registry export writes it if the "
+                  "recordings have compile data", name)  # fmt: skip
             return
         try:
             data = read_compile_file(file)
         except RegistryError as error:
-            announce("kernels are not compiled ahead: %s", error)
+            announce("kernels are not compiled in the background: %s", error)
             return
         kernels, others = self._in_scope(data, table)
         reason = _obstacle(data, table) or (others if not kernels else "")
         if reason:
-            announce("kernels are not compiled ahead: %s", reason)
+            announce("kernels are not compiled in the background: %s", reason)
             return
         missing = [kernel for kernel in kernels if not is_cached(kernel.specialization)]
         if not missing:
@@ -118,13 +118,13 @@ class CompileAhead:
         known = table.texts.keys()
         pinned = [one for one in data.kernels if one.kernel in known and self._policy.in_scope(one.kernel)]
         found = [one for one in pinned if not one.obstacle]
-        return found, pinned[0].obstacle if pinned else "none of its kernels is in scope"
+        return found, pinned[0].obstacle if pinned else "none of the table's kernels is in scope"
 
     def _compile(self, kernels: Sequence[Specialization], cached: int) -> None:
         local_size, local_rank = launched_local_size() or 1, launched_local_rank() or 0
         workers = min(workers_beside(local_size), len(kernels))
         if not workers:
-            announce("kernels are not compiled ahead: no core is idle apart from one for each rank")
+            announce("kernels are not compiled in the background: no core is idle apart from one for each rank")
             return
         first = len(kernels) * (local_rank % local_size) // local_size  # ranks that share a cache begin apart
         began = time.monotonic()
@@ -141,7 +141,7 @@ class CompileAhead:
             counts[outcome["outcome"]] += 1
             if outcome["outcome"] == FAILED:
                 kernel = kernels[outcome["index"]]
-                debug("not compiled ahead: %s.%s: %s", kernel.module, kernel.function, outcome["why"])
+                debug("not compiled in the background: %s.%s: %s", kernel.module, kernel.function, outcome["why"])
         if not self._is_over:
             announce("compiled %s in the background in %.1f s (%s in the cache already, %s could not be compiled)",
                      count_of(counts[COMPILED], "kernel"), time.monotonic() - began, counts[CACHED],
@@ -179,9 +179,9 @@ def _obstacle(data: CompileData, table: TunedTable) -> str:
     """Why nothing can be compiled ahead here; empty if it can."""
     here = installed_triton()
     if data.digest != table.digest:
-        return f"its data is for the table with digest {data.digest[:16]}"
+        return f"the compile data is for the table with digest {data.digest[:16]}"
     if here != data.triton:
-        return f"it was recorded with Triton {data.triton}; this process uses Triton {here}"
+        return f"the compile data was recorded with Triton {data.triton}; this process uses Triton {here}"
     return _setting(os.environ) or _folder_obstacle(cache_folder())
 
 
