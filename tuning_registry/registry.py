@@ -130,7 +130,7 @@ class ExportedTable(Result):
         return str(self.details)
 
     def write(self, path: PathLike) -> None:
-        """Write the table to a file atomically, its compile data beside it, and record the export in the database.
+        """Write the table and its compile data to files atomically, and record the export in the database.
 
         A table is written even if the database is read-only; a warning is then logged, and `Registry.exports` does not
         list the table.
@@ -252,7 +252,7 @@ class Registry:
             replace: Supersede a different recording of the same run and rank instead of refusing it.
             keep_going: Skip recordings that cannot be ingested and list them in the report's `skipped`.
             device: Device, for a file of another tool that does not state one.
-            format: Format of all files, as `registry formats` names it; by default it is found by their content.
+            format: Format of all files, as `registry formats` names it; by default it is detected from their content.
 
         Returns:
             How many recordings, votes, timings and observations were stored, and what was noticed.
@@ -312,7 +312,7 @@ class Registry:
         return find_disagreements(self._store, _selection(filters))[0]
 
     def compare_sources(self, between: str = Dimension.SOURCE, **filters: Unpack[Filters]) -> SourceComparison:
-        """Where the curated choices of files differ that are for the same shapes.
+        """Compare the curated choices of files for the same shapes, and list those that differ.
 
         Args:
             between: What the files differ in: `"source"` (the project), `"version"` (of the project) or `"triton"`.
@@ -469,8 +469,8 @@ class Registry:
                 lowest median time, if all of them were timed).
             evidence: Write how much slower each timed candidate is on each key. Jobs use it to choose configs for keys
                 that are not in the table.
-            compile_data: Also make the compile data, if it was recorded: `write` puts it into a file beside the table, and
-                pinned jobs compile the table's kernels from it in the background.
+            compile_data: Also make the compile data if it was recorded: `write` puts it into a file next to the table,
+                and pinned jobs compile the table's kernels from it in the background.
             generalize_percent: Merge a kernel's entries into one `*` entry if that costs at most this slowdown, in
                 percent; None to keep every entry.
             max_regression_percent: Refuse to make an entry of `replaced` slower than this, in percent; None to allow it.
@@ -506,7 +506,7 @@ class Registry:
             filters: See `Filters`.
 
         Returns:
-            How many entries the format cannot hold, by the reason.
+            How many entries the format cannot hold, by reason.
 
         Raises:
             UsageError: There is no format of this name, or it does not write.

@@ -96,8 +96,8 @@ def warm(
 ) -> None:
     """Compile a table's kernels into Triton's cache, for example when an image is built. Needs no GPU.
 
-    Imports the kernels' modules and needs Triton in the version of the recordings. Reads the .compile file that export
-    writes beside the table. Lists the kernels, and exits 1 if one cannot be compiled.
+    Reads the .compile file that export writes next to the table, and imports the kernels' modules.
+    Needs the Triton version of the recordings. Lists the kernels, and exits 1 if one fails.
     """
     from tuning_registry.operations.tables.warming import warm_tables
 

@@ -210,8 +210,8 @@ class AutotunePolicy:
     compile_ahead: bool = field(
         default=True,
         metadata=declare(
-            "Compile the table's kernels in the background of a pinned job, from the file that export writes beside the "
-            "table; while recording, keep what that file needs. 0 turns both off.",
+            "Compile the table's kernels in the background of a pinned job, from the file that export writes next to "
+            "the table; while recording, keep what that file needs. 0 turns both off.",
             check_flag, parse=parse_on_off, metavar="1|0",
         ),
     )  # fmt: skip
