@@ -24,6 +24,7 @@ from tuning_registry.operations.reports.status import describe_status
 
 CONFIG = {"BLOCK_SIZE_M": 16, "num_warps": 4}
 CURATED = Selection(curated=True)
+COMMITTED = [TOOLS / name for name in ("fla", "sglang", "vllm")]  # no file of these states a rank
 H100 = "E=8,N=64,device_name=NVIDIA_H100_80GB_HBM3.json"
 H200 = "E=8,N=64,device_name=NVIDIA_H200.json"
 
@@ -35,10 +36,10 @@ def write(folder: Path, name: str, content: Any = None) -> Path:
 
 
 def test_files_of_three_tools_in_one_ingest(store: Store) -> None:
-    report = ingest(store, TOOLS)
+    report = ingest(store, COMMITTED)
     assert (report.files, report.curated, report.votes, report.new) == (20, 352, 0, 2)
     before = all_rows(store)
-    again = ingest(store, TOOLS)
+    again = ingest(store, COMMITTED)
     assert (again.files, again.curated, again.new, again.already) == (0, 0, 0, 22)
     assert all_rows(store) == before
     status = describe_status(store)
@@ -168,7 +169,7 @@ def test_a_database_in_memory_holds_curated_choices() -> None:
 
 @on_sqlite
 def test_commands_make_sense_of_curated_choices(cli: Cli, tmp_path: Path) -> None:
-    assert cli("ingest", TOOLS).exit_code == 0
+    assert cli("ingest", *COMMITTED).exit_code == 0
     hint = "352 curated choices do not vote; --curated counts them\n"
     assert cli("winners").stderr.endswith(hint)
     assert cli("explain", "--arch", "sm90", "--kernel", "fused_moe_kernel").stderr.endswith(hint)
@@ -187,7 +188,7 @@ def test_commands_make_sense_of_curated_choices(cli: Cli, tmp_path: Path) -> Non
 
 @on_sqlite
 def test_a_table_holds_triton_configs_only(cli: Cli, tmp_path: Path) -> None:
-    cli("ingest", TOOLS)
+    cli("ingest", *COMMITTED)
     error = error_of(cli("export", "--arch", "gfx942", "--curated"))
     assert "a table holds Triton configs, but all 54 entries have configs of another kind (launch)" in error
     done = cli("export", "--arch", "sm90", "--curated", "-o", tmp_path / "t.json")
