@@ -92,7 +92,7 @@ def take_part(url: str, file: Path, share: int, moments: Sequence[float], bare: 
 def hand_in(url: str) -> Callable[[bytes], bool]:
     import psycopg  # noqa: F401  # a real rank has loaded the driver during the run
 
-    import tuning_registry.db.appending  # noqa: F401
+    import tuning_registry.db.appending  # noqa: F401  # likewise
 
     return lambda payload: HandIn(url, lambda: payload, lambda: False).finish()
 

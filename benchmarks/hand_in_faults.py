@@ -81,7 +81,7 @@ class Round:
         """Kill one service, and start it again as its supervisor would."""
         place = chance.randrange(SERVICES)
         killed = _kill(self._services[place])
-        command = [str(word) for word in self._services[place].args]  # type: ignore[union-attr]
+        command = [str(word) for word in self._services[place].args]  # type: ignore[union-attr]  # a list, as `_start` passes it
         self._services[place] = self._start(command, self._logs[0].with_name("service-again.log"))
         return killed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,17 @@ from tuning_registry.wording import list_some
 
 GROUP: Final = "tuning_registry.formats"
 _OURS: Final = "tuning-registry"
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn whatever a package's own code raises into a `PluginError` about `what`; errors of ours pass."""
+    try:
+        yield
+    except RegistryError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,7 @@ class Plugin:
         """
         try:
             found = self.entry_point.load()()
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # importing a package may raise anything
             raise PluginError(f"{self}: cannot be loaded: {type(error).__name__}: {error}") from error
         if not isinstance(found, Format) or getattr(found, "name", None) != self.name:
             raise PluginError(f"{self}: {self.entry_point.value} is not a Format with the name {self.name!r}")
@@ -136,13 +148,12 @@ class Plugins:
         """
         first = files[0]
         try:
-            return list(one.read(files))
-        except RegistryError as error:
-            if isinstance(error, FormatError) and not hasattr(error, "file"):
-                raise first.fault(error.what, error.path) from error
-            raise
-        except Exception as error:
-            raise PluginError(f"{first.path}: format {one.name} failed: {type(error).__name__}: {error}") from error
+            with translated(f"{first.path}: format {one.name}"):
+                return list(one.read(files))
+        except FormatError as error:
+            if hasattr(error, "file"):
+                raise
+            raise first.fault(error.what, error.path) from error
 
     def _working(self, plugin: Plugin) -> Format | None:
         if plugin.name in self.broken:

@@ -9,9 +9,9 @@ from typing import Any
 
 from tuning_registry.db import queries
 from tuning_registry.db.store import Store
-from tuning_registry.errors import PluginError, RegistryError, SelectionError, UsageError
+from tuning_registry.errors import PluginError, SelectionError, UsageError
 from tuning_registry.formats.plugin import ElectedEntry, Outgoing, Written
-from tuning_registry.formats.plugins import Plugins
+from tuning_registry.formats.plugins import Plugins, translated
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import Winner, check_packages
@@ -59,12 +59,8 @@ def write_format(
             timings=lambda: _timing_rows(election.entries, votes),
             options=options or {},
         )
-        try:
+        with translated(f"format {name}"):
             written = writer.write(chosen)
-        except RegistryError:
-            raise
-        except Exception as error:
-            raise PluginError(f"format {name} failed: {type(error).__name__}: {error}") from error
     for file in written.files:
         path = PurePosixPath(file)
         if path.is_absolute() or ".." in path.parts or (not file and len(written.files) > 1):
