@@ -12,6 +12,7 @@ import datetime as dt
 import json
 import os
 import platform
+import resource
 import shutil
 import statistics
 import subprocess
@@ -31,8 +32,8 @@ HERE = Path(__file__).resolve().parent
 REGISTRY = [sys.executable, "-m", "tuning_registry"]
 
 
-def run(command: list[str], output: Path) -> tuple[float, float]:
-    """Seconds and peak MB of one process."""
+def measured(command: list[str], output: Path) -> tuple[float, resource.struct_rusage]:
+    """Seconds of one process, and what it used."""
     with output.open("wb") as out:
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
@@ -41,6 +42,12 @@ def run(command: list[str], output: Path) -> tuple[float, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"exit {process.returncode}: {' '.join(command)}")
+    return seconds, usage
+
+
+def run(command: list[str], output: Path) -> tuple[float, float]:
+    """Seconds and peak MB of one process."""
+    seconds, usage = measured(command, output)
     return seconds, usage.ru_maxrss / 1024
 
 

@@ -20,7 +20,6 @@ import platform
 import random
 import sqlite3
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +31,7 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
-from bench_ingest import REGISTRY, empty_postgres, postgres
+from bench_ingest import REGISTRY, empty_postgres, measured, postgres
 from make_recordings import REAL, copied_names
 
 from tuning_registry.db.ingestion.batch import Batch
@@ -184,14 +183,7 @@ def megabytes(url: str) -> tuple[float, float]:
 
 def run(command: list[str], output: Path) -> tuple[float, float, float]:
     """Seconds, CPU seconds and peak MB of one process."""
-    with output.open("wb") as out:
-        start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"exit {process.returncode}: {' '.join(command)}")
+    seconds, usage = measured(command, output)
     return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
