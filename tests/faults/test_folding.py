@@ -85,6 +85,13 @@ class Service:
             )  # fmt: skip
         wait_for(lambda: "folding every 1 s" in log.read_text())
 
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
     def stop(self, number: int = signal.SIGTERM) -> str:
         """Its log; it must end by itself, with status 0."""
         self.process.send_signal(number)
@@ -111,12 +118,12 @@ def test_two_services_count_every_hand_in_once_and_stop_when_told_to(
     store: Store, database: str, tmp_path: Path, number: int
 ) -> None:
     upgrade_database(store)
-    services = [Service(database, tmp_path / f"{one}.log") for one in "ab"]
-    for entries in (1, 3):
-        for rank in range(10):
-            hand_in(database, rank, entries)
-        wait_for(lambda: counts(store, "hand_ins") == (0,))
-    logs = [service.stop(number) for service in services]
+    with Service(database, tmp_path / "a.log") as one, Service(database, tmp_path / "b.log") as other:
+        for entries in (1, 3):
+            for rank in range(10):
+                hand_in(database, rank, entries)
+            wait_for(lambda: counts(store, "hand_ins") == (0,))
+        logs = [service.stop(number) for service in (one, other)]
     assert everything(store) == (10, 30, 3, 0)
     assert all(log.endswith("stopped\n") for log in logs)
     assert "warning" not in "".join(logs)
@@ -127,16 +134,16 @@ def test_a_service_survives_the_loss_of_its_server(own_server: Any, tmp_path: Pa
     store = Store(parse_url(url))
     upgrade_database(store)
     hand_in(url, 0)
-    service = Service(url, tmp_path / "log")
-    wait_for(lambda: counts(store, "hand_ins") == (0,))
-    own_server.stop()
-    wait_for(lambda: "trying again" in service.log.read_text())
-    own_server.start()
-    hand_in(url, 1)
-    wait_for(lambda: counts(store, "hand_ins") == (0,))
-    log = service.stop()
+    with Service(url, tmp_path / "log") as service:
+        wait_for(lambda: counts(store, "hand_ins") == (0,))
+        own_server.stop()
+        wait_for(lambda: "retrying until it works" in service.log.read_text())
+        own_server.start()
+        hand_in(url, 1)
+        wait_for(lambda: counts(store, "hand_ins") == (0,))
+        log = service.stop()
     assert everything(store) == (2, 6, 3, 0)
-    assert (log.count("trying again"), log.count("folding again")) == (1, 1)
+    assert (log.count("retrying until it works"), log.count("folding again")) == (1, 1)
 
 
 @on_both
