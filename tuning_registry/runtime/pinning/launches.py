@@ -65,7 +65,7 @@ class Job(Protocol):
 class _Place:
     """A launch to be decided: the call, what it is looked up as, and what pruning left."""
 
-    __slots__ = ("arch", "call", "kept", "key", "pruned")
+    __slots__ = ("_others", "arch", "call", "kept", "key", "pruned")
 
     def __init__(self, call: Call, arch: str, key: str | None, pruned: list[Any], kept: dict[Any, Any]) -> None:
         self.call = call
@@ -73,11 +73,14 @@ class _Place:
         self.key = key
         self.pruned = pruned
         self.kept = kept
+        self._others: Sequence[str] | None = () if key is None else None
 
     @property
     def others(self) -> Sequence[str]:
         """Spellings of the key by other tools."""
-        return () if self.key is None else self.call.other_keys(self.key)
+        if self._others is None:
+            self._others = self.call.other_keys(self.key)
+        return self._others
 
 
 class Pinning:
@@ -239,7 +242,7 @@ class Pinning:
             return decision
         # If threads decide at the same time, the first decision counts, unless pruning left each its own candidates.
         first: Decision[Any] = kept.setdefault((place.arch, key), fresh)
-        if not self._may_launch(place, first.candidate):
+        if first is not fresh and not self._may_launch(place, first.candidate):
             first = kept[place.arch, key] = fresh
         return first
 

@@ -173,7 +173,7 @@ def foreign_keys(
     signature = {name: called[name] for name in arg_names if name in called}
     spellings = (_plain, _raw, _raw_constexpr)
     found: dict[str, None] = {}
-    for arguments in (called, signature):
+    for arguments in (called,) if list(called) == list(signature) else (called, signature):
         dtypes = [str(v.dtype) for v in arguments.values() if type(v) not in _PLAIN and hasattr(v, "dtype")]
         for spell in spellings:
             values = [(name, spell(name, called[name])) for name in keys if name in called]
