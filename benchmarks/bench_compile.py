@@ -3,7 +3,7 @@
 
     python benchmarks/bench_compile.py [--folder FOLDER] [--steps 300] [--pairs 3] [--only-speed]
 
-Runs the programs of `compile_kernels.py` in processes of their own: stock (cold and with warm caches), recorded by two
+Runs the programs of `compile_kernels.py` in separate processes: stock (cold and with warm caches), recorded by two
 processes, recorded again over warm caches, pinned by two processes, pinned over warm caches, pinned without
 torch.compile, and, over the same warm caches, with another table, with no table, and with nothing of ours. For each it
 prints the candidates that Triton and Inductor timed, the compiled candidates per kernel, the sources of the choices, the
@@ -43,7 +43,7 @@ from tuning_registry.model.canonical import config_text
 
 
 def work(programs: list[str], steps: int, *, compiled: bool) -> None:
-    """In a process of its own: run the programs under the environment's policy, and print what happened as JSON."""
+    """In a separate process, run the programs under the environment's policy, and print what happened as JSON."""
     import torch
     import triton
 

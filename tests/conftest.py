@@ -26,7 +26,7 @@ from tuning_registry.db.url import parse_url
 
 ROOT = Path(__file__).resolve().parent.parent
 H200 = ROOT / "examples" / "h200"
-POSTGRES_URL_VARIABLE = "TEST_POSTGRES_URL"  # a server of your own, where databases may be created
+POSTGRES_URL_VARIABLE = "TEST_POSTGRES_URL"  # your own server, where databases may be created
 
 Json = dict[str, Any]
 collect_ignore = ["trackers"]  # `make test-trackers` runs these, with the clients that they need

@@ -199,7 +199,7 @@ class AutotuneKey:
 
 
 class CachedAutotuner(Autotuner):
-    """As flash-linear-attention's in release 0.6.0: looks for a config of its own before it calls the base class."""
+    """As flash-linear-attention's in release 0.6.0: looks for its own config before it calls the base class."""
 
     own: Any = None  # the config that it finds
 

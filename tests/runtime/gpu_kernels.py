@@ -101,7 +101,7 @@ def work() -> None:
 
 
 def compiled_work() -> None:
-    """As `work`, under torch.compile, each size with code of its own."""
+    """As `work`, under torch.compile, with separate code for each size."""
     import os
     from collections import Counter
     from pathlib import Path

@@ -43,7 +43,7 @@ class Work:
             return
         doing = doing or self._doing
         task = self._bars.tasks[-1]
-        if (task.total, task.description) != (total, doing):  # other work, with a time of its own
+        if (task.total, task.description) != (total, doing):  # other work, timed separately
             self._bars.remove_task(task.id)
             self._bars.add_task(doing, total=total, left="")
             task = self._bars.tasks[-1]

@@ -1,6 +1,6 @@
 """The interface of formats of other tools: what a reader and a writer are given, and what they return.
 
-A format is a subclass of `Format` in a module of its own, named by an entry point in the group
+A format is a subclass of `Format` in its own module, named by an entry point in the group
 `tuning_registry.formats`. It reads, writes, or does both. It never evaluates, imports or unpickles anything of a file.
 """
 

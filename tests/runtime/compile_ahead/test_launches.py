@@ -26,7 +26,7 @@ from tuning_registry.runtime.compile_ahead.background import is_cached
 from tuning_registry.runtime.triton.keys import Call
 from tuning_registry.runtime.triton.specializations import specialization_of
 
-KERNELS = 8  # that the job launches: each key needs one of its own
+KERNELS = 8  # that the job launches: each needs a separate key
 
 
 def test_every_winner_is_recorded_with_what_it_needs(recording: Any) -> None:

@@ -67,7 +67,7 @@ def recordings(tmp_path: Path) -> list[Recording]:
 
 
 class OwnLoop(Autotuner):
-    """Takes timings in a loop of its own, over a copy of the candidates."""
+    """Takes timings in its own loop, over a copy of the candidates."""
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         self.nargs = dict(zip(self.arg_names, args, strict=False))

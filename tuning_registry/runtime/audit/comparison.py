@@ -51,7 +51,7 @@ def relative_difference(mine: Any, other: Any, before: Callable[[int, int], Any]
     """The largest relative difference of two results, from 0 to 2.
 
     The difference of two elements is relative to the larger one of them, or to the root mean square of all that was
-    written, if that is larger still: a sum that nearly cancels has a large error of its own. A number differs from NaN
+    written, if that is larger still: a sum that nearly cancels has a large error. A number differs from NaN
     or infinity by 2.
 
     Args:

@@ -70,7 +70,7 @@ class HandIn:
     """The hand-ins of one recording. Each holds the whole recording, which grows by its id when it is folded.
 
     The thread that writes the file calls this, and never waits for the database before the end: each try during the run
-    has a thread of its own, since a server that hangs must not keep the file from being written.
+    has its own thread, since a server that hangs must not keep the file from being written.
 
     Args:
         url: The database.

@@ -241,7 +241,7 @@ class Adapter:
     def _is_read_by_triton(self, autotuner: Any, pruned: Any, caller: FrameType) -> bool:
         """Whether Triton itself takes the candidates one by one from what pruning returns, and ours sees each timing.
 
-        Only then can a share grow. A class with a loop of its own may copy them first, or time them in other threads.
+        Only then can a share grow. A class with its own loop may copy them first, or time them in other threads.
         """
         is_ours = inspect.getattr_static(autotuner, "prune_configs") is vars(self._class)["prune_configs"]
         is_triton = caller.f_globals is vars(self._module)
