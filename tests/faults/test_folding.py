@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from typer.testing import CliRunner
@@ -85,7 +85,7 @@ class Service:
             )  # fmt: skip
         wait_for(lambda: "folding every 1 s" in log.read_text())
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
