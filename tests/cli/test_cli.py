@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner, Result
 
 from tests.conftest import H200, ROOT, Cli, config, run_registry, write_ranks, write_recording
 from tests.helpers import many_keys
@@ -40,8 +41,8 @@ def check_golden(name: str, text: str, request: pytest.FixtureRequest) -> None:
 def test_help_of_every_command(request: pytest.FixtureRequest) -> None:
     text = ""
     for command in ["", *all_commands()]:
-        done = run_registry(*command.split(), "--help")
-        assert (done.returncode, done.stderr) == (0, "")
+        done = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="registry")
+        assert (done.exit_code, done.stderr) == (0, "")
         text += f"$ registry {command}\n{done.stdout}\n"
     check_golden("help.txt", "\n".join(line.rstrip() for line in text.splitlines()) + "\n", request)
 
@@ -130,17 +131,20 @@ def test_data_on_stdout_and_messages_on_stderr(cli: Cli, tmp_path: Path) -> None
 
 
 def test_db_is_taken_before_and_after_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, words, prog_name="registry")
+
     one, two, three = (f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "two", "three"))
     monkeypatch.setenv("TUNING_REGISTRY_DB", three)
-    assert run_registry("--db", one, "db", "path").stdout.strip() == one
-    assert run_registry("db", "path", "--db", one).stdout.strip() == one
-    assert run_registry("--db", two, "db", "path", "--db", one).stdout.strip() == one
-    assert run_registry("db", "path").stdout.strip() == three
-    assert run_registry("runs", "--db", one, "withdraw", "x").stderr.startswith(f"database: {one}")
-    assert run_registry("db", "--db", one, "path").stdout.strip() == one
-    assert run_registry("--db", str(tmp_path / "a.db"), "db", "path").stdout.strip() == f"sqlite:///{tmp_path}/a.db"
+    assert run("--db", one, "db", "path").stdout.strip() == one
+    assert run("db", "path", "--db", one).stdout.strip() == one
+    assert run("--db", two, "db", "path", "--db", one).stdout.strip() == one
+    assert run("db", "path").stdout.strip() == three
+    assert run("runs", "--db", one, "withdraw", "x").stderr.startswith(f"database: {one}")
+    assert run("db", "--db", one, "path").stdout.strip() == one
+    assert run("--db", str(tmp_path / "a.db"), "db", "path").stdout.strip() == f"sqlite:///{tmp_path}/a.db"
     monkeypatch.delenv("TUNING_REGISTRY_DB")
-    assert run_registry("db", "path").stdout.strip().endswith("/home/tuning-registry/registry.db")
+    assert run("db", "path").stdout.strip().endswith("/home/tuning-registry/registry.db")
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ recordings = st.lists(ranks.map(one_spelling), min_size=1, max_size=6)
 
 
 @pytest.fixture(scope="module")
-def stores(postgres_server: str, icu_server: str) -> Any:
-    with empty_database(postgres_server) as one, empty_database(icu_server) as two:
-        yield [Store(IN_MEMORY), Store(parse_url(one)), Store(parse_url(two))]
+def stores(icu_server: str) -> Any:
+    with empty_database(icu_server) as url:
+        yield [Store(IN_MEMORY), Store(parse_url(url))]
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

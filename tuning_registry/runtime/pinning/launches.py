@@ -73,13 +73,13 @@ class _Place:
         self.key = key
         self.pruned = pruned
         self.kept = kept
-        self._others: Sequence[str] | None = () if key is None else None
+        self._others: Sequence[str] | None = None
 
     @property
     def others(self) -> Sequence[str]:
         """Spellings of the key by other tools."""
         if self._others is None:
-            self._others = self.call.other_keys(self.key)
+            self._others = () if self.key is None else self.call.other_keys(self.key)
         return self._others
 
 
