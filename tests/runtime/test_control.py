@@ -107,7 +107,7 @@ def test_blocks_nest(table: Path) -> None:
 
 
 def test_blocks_of_several_threads_overlap(table: Path) -> None:
-    """Without a nesting of their own, no block's policy is in force after its end."""
+    """Whatever the order of their ends, no policy is in force after its block."""
     outer = install(mode="auto", source="outer")
     first, second, third = (installed(mode="pinned", table_path=table, arch=ARCH, source=name) for name in "123")
     first.__enter__()
