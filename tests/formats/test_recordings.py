@@ -280,6 +280,17 @@ def test_a_winner_with_an_impossible_time_is_an_observation(times: str) -> None:
     assert quick == (None if "NaN" in times else strict)
 
 
+@pytest.mark.parametrize("key", ["M=1.0", "M=True"])
+def test_an_impossible_time_counts_in_whatever_spelling_of_the_key(key: str) -> None:
+    votes = {"sm90": {"k": {"M=1": FULL, "M=2": FULL}}}
+    timings = {"sm90": {"k": {key: [[FULL, [-1, -1, -1]]], "M=2": [[FULL, [1.0, 0.9, 1.1]]]}}}
+    text = json.dumps({**version_1(votes), "timings": timings}).encode()
+    strict, quick = parse_recording(text, "r.json"), QuickReader().read_quickly(text, "r.json")
+    assert strict.votes == {"sm90": {"k": {"M=2": config_text(FULL)}}}
+    assert strict.observations == {"sm90": {"k": {"M=1": Observation(config_text(FULL), "impossible time")}}}
+    assert quick == strict
+
+
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [

@@ -52,6 +52,25 @@ def test_what_is_no_object_of_json_values_is_refused(wrong: object) -> None:
         launch_text(wrong)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"num_warps": -4}, "expected an integer from 1 to 64 or null, found the integer -4"),
+        ({"num_warps": 2**63}, "expected an integer from 1 to 64 or null"),
+        ({"num_warps": "4"}, "expected an integer or null, found the string '4'"),
+        ({"num_warps": True}, "expected an integer or null, found true"),
+        ({"num_stages": 4.0}, "expected an integer or null, found the number 4.0"),
+        ({"num_stages": -1}, "expected an integer from 0 to 64 or null"),
+        ({"num_ctas": None}, "expected an integer, found null"),
+        ({"maxnreg": 0}, "expected an integer from 1 to 1024 or null"),
+    ],
+)
+def test_launch_options_have_the_ranges_of_a_config(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(FormatError, match=said) as caught:
+        launch_text({"BLOCK_SIZE_M": 16, **wrong})
+    assert caught.value.path == tuple(wrong)
+
+
 def test_a_runner_needs_a_name() -> None:
     with pytest.raises(FormatError, match="the runner has no name"):
         tactic_text("", 1)

@@ -185,6 +185,26 @@ def test_a_pin_of_what_nobody_recorded_is_refused_unless_forced(store: Store, tm
     assert made.payload["tuning_registry"]["weakest_agreement"] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "key", "said"),
+    [("*", "*", "one kernel"), ("p.*", "*", "one kernel"), ("k?", "M=1", "one kernel"), ("k", "M=*", "one key")],
+)
+@pytest.mark.parametrize("force", [True, False])
+def test_an_override_of_a_pattern_would_hold_for_nothing(
+    store: Store, tmp_path: Path, kernel: str, key: str, said: str, force: bool
+) -> None:
+    votes(store, tmp_path, M1=[A, B])
+    for action in ("pin", "ban"):
+        with pytest.raises(UsageError, match=f"an override holds for {said}, and takes no pattern"):
+            decide(store, action, key, A, kernel=kernel, force=force)
+
+
+def test_a_recorded_key_with_a_star_is_no_pattern(store: Store, tmp_path: Path) -> None:
+    write_recording(tmp_path / "1.json", version_1({"sm90": {"k": {"F=*": A}}}))
+    take(store, tmp_path, run=None)
+    assert decide(store, "ban", "F=*", A).key == "F=*"
+
+
 def test_timings_and_observations_are_recordings_of_a_config_too(store: Store, tmp_path: Path) -> None:
     seen = {"sm90": {"k": {"M=2": {"config": B, "reason": "single candidate"}}}}
     timings = {"sm90": {"k": {"M=1": [[A, [1, 1, 1]], [C, [2, 2, 2]]]}}}

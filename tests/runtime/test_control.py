@@ -106,6 +106,30 @@ def test_blocks_nest(table: Path) -> None:
     assert active_policy() is None
 
 
+def test_blocks_of_several_threads_overlap(table: Path) -> None:
+    """Whatever the order of their ends, no policy is in force after its block."""
+    outer = install(mode="auto", source="outer")
+    first, second, third = (installed(mode="pinned", table_path=table, arch=ARCH, source=name) for name in "123")
+    first.__enter__()
+    last = second.__enter__()
+    third.__enter__()
+    first.__exit__(None, None, None)
+    third.__exit__(None, None, None)
+    assert active_policy() == last
+    second.__exit__(None, None, None)
+    assert active_policy() is outer
+
+
+def test_the_recording_of_a_block_that_another_outlives_is_finished(tmp_path: Path) -> None:
+    first = installed(record_path=tmp_path / "r", run="job", arch=ARCH)
+    first.__enter__()
+    launch(autotuner())
+    with installed(mode="auto"):
+        first.__exit__(None, None, None)
+        assert len(only_recording(tmp_path).votes[ARCH]) == 1
+    assert active_policy() is None
+
+
 def test_an_exception_ends_a_block_and_passes_through() -> None:
     with pytest.raises(KeyError), installed(mode="auto"):
         raise KeyError

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from tuning_registry.errors import FormatError
 from tuning_registry.model.canonical import dump_json
+from tuning_registry.model.records import Header
 
 VERSION: Final = 1
 # Recordings are a few megabytes at most. The limit holds for the packed and for the unpacked size: whoever may hand in
@@ -78,4 +79,8 @@ def unpack_hand_in(payload: bytes) -> HandIn:
     separate_run = facts.pop(_SEPARATE_RUN, None) if isinstance(facts, dict) else None
     if facts != {} or not isinstance(separate_run, str | None):
         raise FormatError(f"the payload begins with {head[:80]!r}; expected an object with {_SEPARATE_RUN} or nothing")
+    try:
+        Header(run=separate_run)
+    except FormatError as fault:
+        raise FormatError(f"the payload begins with {head[:80]!r}; {_SEPARATE_RUN} is {fault.what}") from fault
     return HandIn(recording, separate_run)

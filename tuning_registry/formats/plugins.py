@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tuning_registry.errors import FormatError, PluginError, RegistryError, UsageError
 from tuning_registry.formats.plugin import Format, ToolFile
+from tuning_registry.formats.recordings import checked
 from tuning_registry.model.records import Recording
 from tuning_registry.wording import list_some
 
@@ -140,7 +141,7 @@ class Plugins:
         return found[0] if found else None
 
     def read(self, one: Format, files: Sequence[ToolFile]) -> list[Recording]:
-        """The recordings in files that belong together.
+        """The recordings in files that belong together; a choice whose time cannot be a measurement is an observation.
 
         Raises:
             FileError, RecordingError: As for `Format.read`.
@@ -149,7 +150,7 @@ class Plugins:
         first = files[0]
         try:
             with translated(f"{first.path}: format {one.name}"):
-                return list(one.read(files))
+                return list(map(checked, one.read(files)))
         except FormatError as error:
             if hasattr(error, "file"):
                 raise

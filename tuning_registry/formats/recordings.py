@@ -167,8 +167,7 @@ def checked(recording: Recording) -> Recording:
         for arch, kernels in recording.votes.items()
         for kernel, entries in kernels.items()
         if kernel in recording.timings.get(arch, {})
-        for key, text in entries.items()
-        if key in recording.timings[arch][kernel] and not recording.timings[arch][kernel][key].may_win(text)
+        for key, text in _without_time(entries, recording.timings[arch][kernel])
     ]
     if not untimed:
         return recording
@@ -180,6 +179,14 @@ def checked(recording: Recording) -> Recording:
         del votes[arch][kernel][key]
         seen.setdefault(arch, {}).setdefault(kernel, {})[key] = Observation(text, IMPOSSIBLE_TIME)
     return replace(recording, votes=votes, observations=seen)
+
+
+def _without_time(votes: Mapping[str, str], timings: Mapping[str, TimedCandidates]) -> list[tuple[str, str]]:
+    """The votes on a kernel for a config that has no possible time, in whatever spelling of the key."""
+    if not votes.keys() <= timings.keys():
+        timings = {**{lookup_key(key): timed for key, timed in timings.items()}, **timings}
+    timed = ((key, text, timings.get(key) or timings.get(lookup_key(key))) for key, text in votes.items())
+    return [(key, text) for key, text, candidates in timed if candidates is not None and not candidates.may_win(text)]
 
 
 def _refuse_both_kinds(recording: Recording) -> None:

@@ -98,12 +98,28 @@ def config_text(config: object) -> str:
         FormatError: A field is missing, unknown, of the wrong type or out of range (`RANGES`); `path` leads to it.
     """
     full = _full_config(config)
-    for field, (least, most, has_null) in RANGES.items():
-        value = full[field]
-        if value is not None and not least <= value <= most:
-            null = " or null" if has_null else ""
-            raise FormatError(f"expected an integer from {least} to {most}{null}, found {describe(value)}", (field,))
+    for field in RANGES:
+        _check_range(full[field], field)
     return dump_json(full)
+
+
+def check_launch_options(parameters: Mapping[str, object]) -> None:
+    """Check the launch options among named parameters, by the rules for those of a config (`RANGES`).
+
+    Raises:
+        FormatError: One has the wrong type or is out of range; `path` leads to it.
+    """
+    for field in RANGES:
+        if field in parameters:
+            _check_launch_option(parameters[field], (field,))
+            _check_range(parameters[field], field)
+
+
+def _check_range(value: Any, field: str) -> None:
+    least, most, has_null = RANGES[field]
+    if value is not None and not least <= value <= most:
+        null = " or null" if has_null else ""
+        raise FormatError(f"expected an integer from {least} to {most}{null}, found {describe(value)}", (field,))
 
 
 def _full_config(config: object) -> dict[str, Any]:

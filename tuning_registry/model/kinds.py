@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, describe
-from tuning_registry.model.canonical import check_value, dump_json, load_config
+from tuning_registry.model.canonical import check_launch_options, check_value, dump_json, load_config
 
 
 class Kind(enum.StrEnum):
@@ -34,9 +34,12 @@ def launch_text(parameters: object) -> str:
     Equal parameters have equal texts, in whatever order a file states them. Nothing is added to what is stated.
 
     Raises:
-        FormatError: They are not a JSON object with at least one name.
+        FormatError: They are not a JSON object with at least one name, or a launch option is out of range.
     """
-    return _text(Kind.LAUNCH, parameters)
+    text = _text(Kind.LAUNCH, parameters)
+    assert isinstance(parameters, Mapping)
+    check_launch_options(parameters)
+    return text
 
 
 def helion_text(fields: object) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, describe
+from tuning_registry.model.names import check_text
 
 EXTRA: Final = "split"
 
@@ -62,9 +63,10 @@ def decode_candidates(stated: object) -> tuple[int, dict[Entry, tuple[str, ...]]
 def _entries(archs: Any) -> Iterator[tuple[Entry, tuple[str, ...]]]:
     for arch, kernels in archs.items():
         for kernel, made in kernels.items():
-            configs = made["configs"]
+            configs = [check_text(text, (EXTRA,)) for text in made["configs"]]
             for key, places in made["keys"].items():
-                texts = tuple(configs[place] for place in places)
-                if not all(isinstance(text, str) for text in texts):
-                    raise TypeError
-                yield (arch, kernel, key), texts
+                if any(place < 0 for place in places):
+                    raise IndexError
+                for name in (arch, kernel, key):
+                    check_text(name, (EXTRA,))
+                yield (arch, kernel, key), tuple(configs[place] for place in places)

@@ -54,7 +54,7 @@ def add_override(store: Store, action: str, *, arch: str, kernel: str, key: str,
         force: Accept a kernel, key or config that was never recorded.
 
     Raises:
-        UsageError: A value is empty or malformed.
+        UsageError: A value is empty or malformed, or a pattern.
         SelectionError: It was never recorded, and `force` is not set.
         ConflictError: An override in force contradicts it.
         DatabaseError: The database cannot be written.
@@ -162,6 +162,8 @@ def _known_config(reading: Reading, action: str, place: tuple[str, str, str], co
     """
     arch, kernel, key = place
     recorded = _recorded_configs(reading, arch, kernel, None if key == ANY_KEY else lookup_key(key))
+    if not recorded and key != ANY_KEY:
+        _refuse_pattern("key", key, "*", f"for every key of the kernel, use {ANY_KEY} alone")
     if not recorded and not force:
         raise SelectionError(
             f"the key {key} of {kernel} was never recorded on {arch}; registry explain shows the nearest keys. "
@@ -196,9 +198,20 @@ def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> s
             f"several kernels are named {kernel}: {list_some(found, shown=2)}; give a qualified name, or use --force for "
             "the bare name"
         )
+    _refuse_pattern("kernel", kernel, "*?[", "repeat the command for each kernel")
     if not force:
         raise SelectionError(f"the kernel {kernel} was never recorded on {arch}; use --force to accept it anyway")
     return kernel
+
+
+def _refuse_pattern(option: str, text: str, wildcards: str, advice: str) -> None:
+    """Refuse an override that would hold for nothing, because queries take patterns and overrides do not.
+
+    Raises:
+        UsageError: The text was never recorded and has a wildcard.
+    """
+    if any(wildcard in text for wildcard in wildcards):
+        raise UsageError(f"--{option} {text!r}: an override holds for one {option}, and takes no pattern; {advice}")
 
 
 def _parse_day(until: str | None, now: dt.datetime) -> str | None:

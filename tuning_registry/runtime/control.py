@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, LaunchError, PolicyError, RegistryError
@@ -33,6 +33,7 @@ _lock = threading.RLock()
 _session: Session | None = None
 _adapter: Adapter | None = None
 _seams = Seams()
+_blocks: list[_Block] = []  # those whose bodies run, in the order in which they began
 _exit_hooked = False
 _changes = 0
 
@@ -74,7 +75,8 @@ def installed(
 ) -> Iterator[AutotunePolicy]:
     """Put a policy to work for the body of a `with` statement, for notebooks and tests.
 
-    Afterwards the policy that was there before goes on, with its choices, misses and recording. Blocks nest.
+    Afterwards the policy that was there before goes on, with its choices, misses and recording. Blocks nest. If blocks
+    of several threads overlap, the one that began last is in force until it ends.
     A policy holds for the whole process, so the body should not end while other threads launch under it.
 
     Args:
@@ -87,12 +89,41 @@ def installed(
         PolicyError: As `install` does.
     """
     resolved, is_open = _resolved(policy, deterministic, fields)
-    before, is_patched = _start(resolved, suspends=True, is_open=is_open)
+    block = _start(resolved, suspends=True, is_open=is_open, blocks=_blocks)
     try:
         yield resolved
     finally:
         with _lock:
-            _switch(before, Adapter(before, before.pins) if before is not None and is_patched else None)
+            _end(block)
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """A `with installed(...)` whose body runs: the session that goes on afterwards, and whether it was inside Triton."""
+
+    before: Session | None
+    is_patched: bool
+
+
+def _end(block: _Block) -> None:
+    """Let the session before a block go on.
+
+    Blocks of several threads or generators may overlap instead of nesting. A block that began later then stays in
+    force, and the session that it suspended ends: it would otherwise be in force after all blocks.
+    """
+    later = _blocks[_blocks.index(block) + 1 :]
+    _blocks.remove(block)
+    before = block.before
+    if not later:
+        _switch(before, Adapter(before, before.pins) if before is not None and block.is_patched else None)
+        return
+    ended = later[0].before
+    later[0].before, later[0].is_patched = before, block.is_patched
+    if ended is not None and ended is not before:
+        guarded("logging the end", ended.close, None)
+        in_use = [one.recorder for one in (_session, *(other.before for other in _blocks)) if one is not None]
+        if ended.recorder is not None and not any(ended.recorder is one for one in in_use):
+            guarded("finishing the recording", ended.recorder.finish, _PATIENCE_S)
 
 
 def uninstall() -> None:
@@ -224,28 +255,33 @@ def _warn_of_unused_variables(policy: AutotunePolicy) -> None:
         )
 
 
-def _start(policy: AutotunePolicy, *, suspends: bool = False, is_open: bool = False) -> tuple[Session | None, bool]:
+def _start(
+    policy: AutotunePolicy, *, suspends: bool = False, is_open: bool = False, blocks: list[_Block] | None = None
+) -> _Block:
     """Put a policy to work, in place of the session before, which ends unless the policy only `suspends` it.
 
     Args:
         policy: With its mode resolved.
         suspends: Whether the session before goes on later.
         is_open: Whether the first launch pins instead, if PyTorch's flag requests determinism by then.
+        blocks: Gets what is returned.
 
     Returns:
-        The session before, and whether it had functions inside Triton.
+        What was there before.
     """
     with _lock:
         session, adapter = _assemble(policy, is_open=is_open)
-        before = _session, _adapter is not None
+        block = _Block(_session, _adapter is not None)
         _switch(session, adapter, suspends=suspends)
         reset_faults()  # not earlier: the page of the policy that has ended counts them
         _hook_exit()
+        if blocks is not None:
+            blocks.append(block)
     guarded("logging the start", log_start, policy, session.tables)
     if session.pins:
         guarded("preparing recorded keys", session.tables.put_to_work)
         guarded("compiling ahead", session.compile_ahead.begin, session.tables)
-    return before
+    return block
 
 
 def _settle_mode(session: Session, adapter: Adapter) -> None:

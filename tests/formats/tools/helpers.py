@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 from tuning_registry.formats.plugin import Format, ToolFile
+from tuning_registry.formats.plugins import Plugins
 from tuning_registry.model.records import Recording
 
 TOOLS = ROOT / "tests" / "data" / "tools"
@@ -15,7 +16,7 @@ def read(one: Format, *paths: Path) -> list[Recording]:
     """The recordings in files, after the format has recognized and grouped them."""
     files = [ToolFile(path) for path in paths]
     assert all(one.recognizes(file) for file in files)
-    return [recording for unit in one.group(files) for recording in one.read(unit)]
+    return [recording for unit in one.group(files) for recording in Plugins([]).read(one, unit)]
 
 
 def choices(recording: Recording) -> dict[str, str]:

@@ -152,9 +152,8 @@ def test_one_cache_with_several_choices_for_a_profile_keeps_all(tmp_path: Path) 
     ]
 
 
-@pytest.mark.parametrize("time", [None, -1.0, 0, float("inf"), float("nan"), 10**400])
-def test_what_cannot_be_a_time_is_not_kept(tmp_path: Path, time: Any) -> None:
-    file = write(tmp_path / "c.json", v1({KEY: ["Cutlass", -1, None, {"time_ms": time, "runner_up_ms": None}]}))
+def test_a_time_is_optional(tmp_path: Path) -> None:
+    file = write(tmp_path / "c.json", v1({KEY: ["Cutlass", -1, None, {"time_ms": None, "runner_up_ms": None}]}))
     (recording,) = read(FLASHINFER, file)
     assert not recording.timings
     assert fields_of(by_entry(recording)["flashinfer.fp4_gemm", SHAPE])["tactic"] == -1

@@ -95,10 +95,8 @@ def test_a_rank_may_be_missing_and_may_come_late(tmp_path: Path) -> None:
     assert [(one.header.rank, bool(one.votes)) for one in recordings] == [(3, True), (1, False)]
 
 
-@pytest.mark.parametrize("time", ["Infinity", "null", "-1", "NaN"])
-def test_what_cannot_be_a_time_is_not_kept(tmp_path: Path, time: str) -> None:
-    text = json.dumps(cache()).replace("0.5", time)
-    (recording,) = read(TRTLLM, write(tmp_path / "c.json", text))
+def test_a_time_is_optional(tmp_path: Path) -> None:
+    (recording,) = read(TRTLLM, write(tmp_path / "c.json", json.dumps(cache()).replace("0.5", "null")))
     assert (len(recording.votes), recording.timings) == (1, {})
 
 

@@ -18,7 +18,7 @@ from tuning_registry.db import schema
 from tuning_registry.db.appending import append_hand_in
 from tuning_registry.db.migrate import upgrade_database
 from tuning_registry.db.store import Store
-from tuning_registry.errors import BusyError, RejectedError, SchemaError
+from tuning_registry.errors import BusyError, FormatError, RejectedError, SchemaError
 from tuning_registry.formats import hand_ins as format_module
 from tuning_registry.formats.hand_ins import pack_hand_in
 from tuning_registry.model.selection import Selection
@@ -186,6 +186,17 @@ def test_what_is_no_recording_is_refused_and_stops_nobody(
     assert count_hand_ins(store).refused == len(problems)  # what holds no recording stays
 
 
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "x" * 2000])
+def test_a_separate_run_that_is_no_name_is_refused_and_stops_nobody(store: Store, database: str, name: str) -> None:
+    hand_in(database, version_2(votes(), 1))
+    assert fold(store).hand_ins == 1
+    hand_in(database, version_2(votes(), 2), separate_run=name)  # its place is taken
+    append_rank(database, 1)
+    report = fold(store)
+    assert (report.hand_ins, report.votes, len(report.refused)) == (1, 20, 1)
+    assert count_hand_ins(store).pending == 0
+
+
 def test_a_payload_of_a_later_version_waits_for_a_later_release(store: Store, database: str) -> None:
     append_rank(database, 0)
     with store.writing() as transaction:
@@ -195,8 +206,9 @@ def test_a_payload_of_a_later_version_waits_for_a_later_release(store: Store, da
     assert count_hand_ins(store).pending == 1
 
 
+@pytest.mark.parametrize("kind", [RejectedError, FormatError, ValueError])
 def test_a_hand_in_that_the_database_rejects_is_found_and_refused(
-    store: Store, database: str, monkeypatch: pytest.MonkeyPatch
+    store: Store, database: str, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
     """A value that got past every check must not keep all others from being folded."""
     for rank in range(5):
@@ -205,7 +217,7 @@ def test_a_hand_in_that_the_database_rejects_is_found_and_refused(
 
     def reject(transaction: Any, batch: Any, options: Any) -> Any:
         if any(record.header.rank == 3 for record in batch.pending):
-            raise RejectedError("out of range")
+            raise kind("out of range")
         return real(transaction, batch, options)
 
     monkeypatch.setattr(folding, "place_batch", reject)

@@ -289,6 +289,17 @@ def test_a_faster_table_can_be_held_to_the_bits_of_the_one_in_use(cli: Cli, tmp_
     assert cli("check", faster).exit_code == 1
 
 
+def test_a_table_of_another_architecture_says_nothing_about_bits(cli: Cli, tmp_path: Path) -> None:
+    cli("ingest", timed(tmp_path / "rec", {"pkg.k": dict.fromkeys(TIMED, entry("aab"))}))
+    in_use = tmp_path / "sm100.json"
+    in_use.write_text(json.dumps({"arch": "sm100", "kernels": {"pkg.k": dict.fromkeys(TIMED, CONFIGS[0])}}))
+    made = cli("export", "--arch", "sm90", "--policy", "fastest", "--same-bits-as", in_use)
+    assert (made.exit_code, made.stdout) == (2, "")
+    assert (
+        "this table is for sm100, so it says nothing about sm90; give the table for sm90 that is in use" in made.stderr
+    )
+
+
 def test_a_check_needs_the_table_in_use_to_know_whether_the_bits_are_still_the_same(cli: Cli, tmp_path: Path) -> None:
     cli("ingest", timed(tmp_path / "rec", {"pkg.k": dict.fromkeys(TIMED, entry("aab"))}))
     in_use, faster = tmp_path / "in-use.json", tmp_path / "faster.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from tuning_registry.formats.plugin import Format, Outgoing, Written
 from tuning_registry.formats.plugins import GROUP, Plugins
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.overrides import add_override
 from tuning_registry.operations.tables import outgoing
 
 A, B = config(B=16), config(B=8, num_warps=8)
+NOW = dt.datetime.now(dt.UTC)
 
 
 class Notes(Format):
@@ -71,6 +74,31 @@ def test_a_writer_stays_in_its_folder(store: Store, tmp_path: Path, monkeypatch:
     take(store, *write_ranks(tmp_path, [A]))
     monkeypatch.setattr(Notes, "files", {name: b""})
     with pytest.raises(PluginError, match="expected a name below the output folder"):
+        outgoing.write_format(store, Selection(), "notes")
+
+
+def _decide(store: Store, action: str, key: str, chosen: Any, **more: Any) -> None:
+    text = config_text(chosen)
+    add_override(
+        store, action, arch="sm90", kernel="k", key=key, config=text, reason="r", author="a", **{"now": NOW, **more}
+    )
+
+
+def test_an_entry_for_every_key_must_not_serve_a_banned_config(store: Store, tmp_path: Path) -> None:
+    """The readers of some formats use it for keys without an entry, here for M=1."""
+    take(store, *write_ranks(tmp_path, [A]))
+    _decide(store, "pin", "*", B, force=True)
+    assert outgoing.write_format(store, Selection(), "notes")[1] == 2
+    _decide(store, "ban", "M=1", A)
+    _decide(store, "ban", "M=1", B, force=True)
+    with pytest.raises(SelectionError, match="a wider entry of the table would serve 1 of its keys"):
+        outgoing.write_format(store, Selection(), "notes")
+
+
+def test_an_expired_override_is_renewed_or_lifted_first(store: Store, tmp_path: Path) -> None:
+    take(store, *write_ranks(tmp_path, [A]))
+    _decide(store, "ban", "M=1", B, force=True, until="2020-01-02", now=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+    with pytest.raises(SelectionError, match="overrides have expired"):
         outgoing.write_format(store, Selection(), "notes")
 
 

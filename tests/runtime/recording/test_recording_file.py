@@ -121,6 +121,16 @@ def test_a_file_system_that_hangs_is_not_waited_for(
     assert "not finished" in caplog.text
 
 
+def test_a_pipe_with_the_name_of_a_rival_does_not_stop_the_writing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rec.job.host.1.rank0.json")
+    file = recording_file.RecordingFile(tmp_path / "rec", lambda: None)
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(file.has_rival("job", 0)), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert answers == [True]
+
+
 def test_a_second_job_under_a_prefix_too_long_for_a_file_name_is_a_separate_run(tmp_path: Path) -> None:
     prefix = tmp_path / ("p" * 240)
     for _ in range(2):

@@ -90,7 +90,12 @@ class FlaFolder(Format):
         for what, option, found in (
             ("architectures", "--arch", {entry.arch for entry in chosen.entries}),
             ("devices", "--device", {entry.device for entry in chosen.entries}),
-            ("Triton versions", "--triton", {entry.triton for entry in chosen.entries}),
+            # The entry of a pin has no votes, so no version.
+            (
+                "Triton versions",
+                "--triton",
+                {entry.triton for entry in chosen.entries if entry.triton or entry.total_votes},
+            ),
         ):
             if len(found) > 1:
                 raise SelectionError(f"the entries are for {len(found)} {what}, but a folder of {self.name} holds "
@@ -116,7 +121,8 @@ class FlaFolder(Format):
 def _kernel_document(name: str, entries: Sequence[ElectedEntry]) -> tuple[dict[str, Any], int]:
     """The content of a kernel's file, and how many entries it cannot hold."""
     found: dict[str, Any] = {}
-    document = {"kernel_name": name, _VERSION: entries[0].triton or None, _ENTRIES: found}
+    version = next((entry.triton for entry in entries if entry.triton), None)
+    document = {"kernel_name": name, _VERSION: version, _ENTRIES: found}
     unwritable = 0
     for entry in entries:
         config = {**load_config(entry.config), "pre_hook": None}

@@ -32,7 +32,7 @@ class Chosen:
         profile: Shapes of the inputs, as text.
         extras: What the runner was made with, as text; None if the cache does not state it.
         tactic: An integer or nested lists.
-        time_ms: Time of the winner in milliseconds; None if it is not known.
+        time_ms: Time of the winner in milliseconds; None if it is not known, and NaN if it cannot be a measurement.
         path: Where it is in its file.
         is_extras_kept: Whether the extras, if ranks have the same, are part of the config.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -13,7 +14,7 @@ _NOT_KNOWN: Final = candidate_set_digest(())
 
 
 def read_time(value: Any, *path: str) -> float | None:
-    """A time in milliseconds; None if there is none, or it cannot be a measurement.
+    """A time in milliseconds; None if there is none, and NaN if it cannot be a measurement.
 
     Raises:
         FormatError: It is not a number; `path` leads to it.
@@ -22,12 +23,13 @@ def read_time(value: Any, *path: str) -> float | None:
         return None
     if type(value) not in (int, float):
         raise FormatError(f"expected milliseconds or null, found {describe(value)}", path)
-    return float(value) if SHORTEST_MS <= value <= LONGEST_MS else None
+    return float(value) if SHORTEST_MS <= value <= LONGEST_MS else math.nan
 
 
 def winner_alone(config: str, time_ms: float) -> Sequence[Timing]:
-    """The timing of a winner, as Triton's own single times are kept: all three figures are that time."""
-    return [Timing(config, time_ms, time_ms, time_ms)]
+    """The timing of a winner, as Triton's own single times are kept: all three figures are that time, unless it is NaN."""
+    time = None if math.isnan(time_ms) else time_ms
+    return [Timing(config, time, time, time)]
 
 
 # See docs/decisions.md, D146.

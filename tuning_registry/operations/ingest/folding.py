@@ -52,8 +52,8 @@ def fold(store: Store, *, should_stop: Callable[[], bool] = bool, batch_size: in
         fold_batch = _Fold(store, reader, size)
         try:
             report = fold_batch.run()
-        except RejectedError as error:
-            if size > 1:  # find the one that the database rejects
+        except (RejectedError, ValueError) as error:  # a FormatError among others
+            if size > 1:  # find the one that cannot be counted, so that it does not hold up all others
                 size = 1
                 continue
             report = fold_batch.refuse_all(error)
@@ -110,7 +110,7 @@ class _Fold:
                 self._add(batch, attribution, offer)
             return self._write(transaction, batch)
 
-    def refuse_all(self, error: RegistryError) -> FoldReport:
+    def refuse_all(self, error: Exception) -> FoldReport:
         """Refuse the claimed hand-ins, in a new transaction."""
         reasons = dict.fromkeys(self.claimed, str(error))
         with self.store.writing() as transaction:

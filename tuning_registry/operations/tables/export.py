@@ -132,6 +132,11 @@ def export_table(
     if selection.arch is None:
         raise UsageError("an export needs an architecture; choose one with --arch")
     options = options or ExportOptions()
+    if options.same_bits_as is not None and options.same_bits_as.arch != selection.arch:
+        raise UsageError(
+            f"--same-bits-as: this table is for {options.same_bits_as.arch}, so it says nothing about {selection.arch}; "
+            f"give the table for {selection.arch} that is in use"
+        )
     with store.reading() as reading:
         same_bits = None if options.same_bits_as is None else SameBits(options.same_bits_as)
         election = elect_entries(

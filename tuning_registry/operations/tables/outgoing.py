@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
@@ -12,12 +13,18 @@ from tuning_registry.db.store import Store
 from tuning_registry.errors import PluginError, SelectionError, UsageError
 from tuning_registry.formats.plugin import ElectedEntry, Outgoing, Written
 from tuning_registry.formats.plugins import Plugins, translated
+from tuning_registry.formats.table import TunedTable
+from tuning_registry.model.canonical import load_config
+from tuning_registry.model.kinds import Kind, kind_of
+from tuning_registry.model.names import ANY_KEY
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import Winner, check_packages
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
-from tuning_registry.operations.election.winners import elect_entries
+from tuning_registry.operations.election.winners import Election, elect_entries
+from tuning_registry.operations.overrides import refuse_expired
+from tuning_registry.operations.tables.export_checks import refuse_banned
 from tuning_registry.rules.evidence import Policy
 
 
@@ -39,7 +46,8 @@ def write_format(
 
     Raises:
         UsageError: There is no format of this name, or it does not write.
-        SelectionError: No votes match, or the format cannot hold the entries.
+        SelectionError: No votes match, an override has expired, a `*` entry would serve a key with a config that is
+            banned there, or the format cannot hold the entries.
         PluginError: The format is broken.
         DatabaseError: The database cannot be read.
     """
@@ -53,6 +61,8 @@ def write_format(
         if not election.entries:
             more = "" if selection.curated else "; --curated counts curated choices as votes"
             raise SelectionError(f"no votes match the filters. Nothing was written{more}")
+        refuse_expired(election.overrides, dt.datetime.now(dt.UTC).date().isoformat())
+        _refuse_banned_everywhere(election)
         chosen = Outgoing(
             entries=[_elected(entry, votes) for entry in election.entries],
             votes=lambda: _vote_rows(election.entries, votes),
@@ -66,6 +76,16 @@ def write_format(
         if path.is_absolute() or ".." in path.parts or (not file and len(written.files) > 1):
             raise PluginError(f"format {name} would write {file!r}; expected a name below the output folder")
     return written, len(election.entries)
+
+
+def _refuse_banned_everywhere(election: Election) -> None:
+    """Apply `refuse_banned` to the architectures with a `*` entry, which readers may use for keys without an entry."""
+    for arch in sorted({entry.arch for entry in election.entries if entry.key == ANY_KEY}):
+        kernels: dict[str, dict[str, Any]] = {}
+        for entry in election.entries:
+            if entry.arch == arch and kind_of(entry.config) is Kind.TRITON:
+                kernels.setdefault(entry.kernel, {})[entry.key] = load_config(entry.config)
+        refuse_banned(TunedTable(arch, kernels), election.every_entry, election.overrides)
 
 
 def _elected(entry: Winner, votes: VotesByShape) -> ElectedEntry:

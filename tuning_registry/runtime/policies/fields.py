@@ -81,7 +81,15 @@ def one_of(choices: Sequence[str], *, optional: bool = False) -> Callable[[objec
 
 
 def check_names(value: object) -> tuple[str, ...]:
-    """A sequence of dotted names."""
+    """A sequence of dotted names; a pattern would match nothing, without a word."""
+    names = _texts_with_dots(value)
+    for name in names:
+        if name != name.strip() or set(name) & set("*?["):
+            raise FormatError(f"expected whole names, without patterns and spaces, found {name!r}")
+    return names
+
+
+def _texts_with_dots(value: object) -> tuple[str, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Sequence | set | frozenset):
         raise FormatError(f"expected a sequence of names, found {kind_of(value)}")
     names = tuple(sorted(value, key=str)) if isinstance(value, set | frozenset) else tuple(value)
@@ -291,7 +299,7 @@ def parse_paths(text: str) -> str | tuple[str, ...]:
 def check_module_names(value: object) -> tuple[str, ...]:
     """`PATTERN=NAME` texts, or a mapping from pattern to name; becomes a tuple of texts."""
     pairs = [f"{pattern}={name}" for pattern, name in value.items()] if isinstance(value, Mapping) else value
-    names = check_names(pairs)
+    names = _texts_with_dots(pairs)
     for pair in names:
         pattern, _, name = pair.partition("=")
         if not pattern or not all(part.isidentifier() for part in name.split(".")):

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tuning_registry.formats.files import sync_folder
+from tuning_registry.errors import FileError
+from tuning_registry.formats.files import read_head, sync_folder
 from tuning_registry.model.canonical import dump_json, text_digest
 from tuning_registry.runtime.job.place import file_name_part, host_name
 
@@ -136,8 +137,7 @@ class RecordingFile:
 def _may_be_of(file: Path, run: str) -> bool:
     """Whether a recording states this run, which its file name may abbreviate. True if it cannot be read."""
     try:
-        with file.open("rb") as opened:
-            head = opened.read(_HEAD_BYTES)
-    except OSError:
+        head = read_head(file, _HEAD_BYTES)
+    except FileError:
         return True
     return b'"run": ' not in head or b'"run": ' + dump_json(run).encode() in head
