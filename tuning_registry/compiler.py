@@ -75,7 +75,7 @@ class Compiler:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_RANKS)}
         with _standard_streams_taken():
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of ours
-                [*_interpreter(), "-c", _BOOT],
+                [*interpreter_command(), "-c", _BOOT],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -125,7 +125,7 @@ class Compiler:
                     self._process.wait(_PATIENCE_S)
 
 
-def _interpreter() -> list[str]:
+def interpreter_command() -> list[str]:
     """The command that starts another interpreter like this one.
 
     Raises:

@@ -192,6 +192,10 @@ def make_disk_full(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
 
 
+def make_frozen(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+
+
 def make_temporary_full(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
     monkeypatch.setattr(tempfile, "gettempdir", lambda: "/temporary")
     monkeypatch.setattr(
@@ -246,6 +250,7 @@ def make_kernels_of_another_module(monkeypatch: pytest.MonkeyPatch, tables: Path
         (make_cache_a_file, "cannot be written"),
         (make_cache_read_only, "cannot be written"),
         (make_disk_full, "less than 1 GiB left"),
+        (make_frozen, "is not a Python interpreter"),
         (make_temporary_full, "temporary files, /temporary, has less than 256 MiB left"),
         (make_short_of_memory, "too little memory is available"),
         (make_huge_file, "larger than the limit of 16 MiB"),

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from tuning_registry.compiler import CACHED, COMPILED, FAILED, Compiler
+from tuning_registry.compiler import CACHED, COMPILED, FAILED, Compiler, interpreter_command
 from tuning_registry.cores import core_quota, idle_cores, usable_cores
 from tuning_registry.errors import RegistryError
 from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of, read_compile_file
@@ -198,6 +198,10 @@ def _obstacle(data: CompileData, table: TunedTable) -> str:
         return f"the compile data is for the table with digest {data.digest[:16]}"
     if here != data.triton:
         return f"the compile data was recorded with Triton {data.triton}; this process uses Triton {here}"
+    try:
+        interpreter_command()
+    except OSError as error:
+        return str(error)
     return _setting(os.environ) or _folder_obstacle(cache_folder()) or _temporary_obstacle(Path(tempfile.gettempdir()))
 
 
