@@ -21,6 +21,11 @@ FAILED: Final = "failed"
 IMPORTED: Final = "imported"
 
 _PATIENCE_S: Final = 0.5
+_STANDARD_STREAMS: Final = 3
+
+# Variables by which the ranks of a job find each other. A module that joins the job when it is imported (MPI, a process
+# group) would join it a second time under the same rank, and the job would end when this process does.
+_OF_RANKS: Final = ("MASTER_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "PRTE_", "HYDRA_", "HYDI_")
 
 # The package may come from a folder that only the caller's `sys.path` names.
 _BOOT: Final = (
@@ -55,9 +60,9 @@ class Compiler:
         is_background: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        if not sys.executable:
-            raise OSError("the path of the Python interpreter is not known")
+        script = getattr(sys.modules.get("__main__"), "__file__", None)
         request = {
+            "script": script and str(Path(script).absolute()),
             "path": [str(Path(entry).absolute()) for entry in sys.path],
             "parent": os.getpid(),
             "kernels": [kernel.to_dict() for kernel in kernels],
@@ -67,16 +72,18 @@ class Compiler:
             "is_background": is_background,
         }
         self._stop_lock = threading.Lock()
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of ours
-            [sys.executable, "-c", _BOOT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            # A module may install a policy when it is imported.
-            env={**os.environ, **(environ or {}), "TUNING_REGISTRY_MODE": "off"},
-            # To be killed together. Not a new session: Linux balances sessions first, and would ignore the low priority.
-            process_group=0,
-        )
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_RANKS)}
+        with _standard_streams_taken():
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of ours
+                [*interpreter_command(), "-c", _BOOT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                # A module may install a policy when it is imported.
+                env={**inherited, **(environ or {}), "TUNING_REGISTRY_MODE": "off"},
+                # To be killed together. Not a new session: Linux balances sessions first, and would ignore the low priority.
+                process_group=0,
+            )
         self._owner = os.getpid()
         self._request = json.dumps(request).encode() + b"\n"
 
@@ -109,8 +116,43 @@ class Compiler:
             return
         with self._stop_lock:
             if self._process.returncode is None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
+                with contextlib.suppress(ChildProcessError, ProcessLookupError, PermissionError):
+                    # Raises if the job has already waited for it (`os.wait()`): its number may be another process's now.
+                    os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
                     os.killpg(self._process.pid, signal.SIGKILL)
                 # One that waits for a file system that hangs is not killed before it answers.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_PATIENCE_S)
+
+
+def interpreter_command() -> list[str]:
+    """The command that starts another interpreter like this one.
+
+    Raises:
+        OSError: It is not known. The executable of an application that is frozen, or that embeds Python, does not count:
+            it would run the application again.
+    """
+    if not sys.executable:
+        raise OSError("the path of the Python interpreter is not known")
+    if getattr(sys, "frozen", False) or "python" not in Path(sys.executable).name.lower():
+        raise OSError(f"{sys.executable} is not a Python interpreter")
+    # As multiprocessing does: an isolated interpreter starts isolated ones. With -P, the current folder is not searched:
+    # the job itself may not search it.
+    return [sys.executable, *subprocess._args_from_interpreter_flags(), "-P"]  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+@contextlib.contextmanager
+def _standard_streams_taken() -> Iterator[None]:
+    """Keep the numbers of standard streams that this process has closed from new files: what it prints goes to them.
+
+    Raises:
+        OSError: There are too many open files.
+    """
+    taken: list[int] = []
+    try:
+        while not taken or taken[-1] < _STANDARD_STREAMS:
+            taken.append(os.open(os.devnull, os.O_RDWR))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)

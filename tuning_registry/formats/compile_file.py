@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, TableError, describe
-from tuning_registry.formats.files import parse_json, read_bytes
+from tuning_registry.formats.files import MAX_FILE_BYTES, parse_json, read_bytes
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.names import check_text
 from tuning_registry.model.specializations import Specialization
@@ -90,15 +90,15 @@ def compile_file_of(table: Path, digest: str) -> Path:
     return table.with_name(f"{table.stem}.{digest[:_DIGITS]}{SUFFIX}")
 
 
-def read_compile_file(path: Path) -> CompileData:
+def read_compile_file(path: Path, limit_bytes: int = MAX_FILE_BYTES) -> CompileData:
     """Read the file of a table.
 
     Raises:
-        FileError: It cannot be read.
+        FileError: It cannot be read, or is larger than the limit.
         TableError: It is not such a file, or was written by a newer version.
     """
     try:
-        document = parse_json(read_bytes(path), str(path))
+        document = parse_json(read_bytes(path, limit_bytes), str(path))
         return _read(document)
     except FormatError as fault:
         raise TableError(f"{path}: {'/'.join(fault.path) or 'the file'}: {fault.what}") from fault

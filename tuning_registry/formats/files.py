@@ -20,12 +20,12 @@ _BOM = b"\xef\xbb\xbf"
 MAX_FILE_BYTES: Final = 256 << 20  # See docs/decisions.md, D11.
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, limit_bytes: int = MAX_FILE_BYTES) -> bytes:
     """The bytes of a regular file, without a UTF-8 byte order mark.
 
     Raises:
         FileError: Missing, unreadable, not a regular file (a FIFO would hang, a device never end), or larger
-            than `MAX_FILE_BYTES`.
+            than the limit.
     """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -33,8 +33,8 @@ def read_bytes(path: Path) -> bytes:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):  # checked before `open`, which words it differently for a folder
                 raise FileError(f"{path}: not a regular file")
-            if status.st_size > MAX_FILE_BYTES:
-                raise FileError(f"{path}: larger than the limit of {MAX_FILE_BYTES >> 20} MiB")
+            if status.st_size > limit_bytes:
+                raise FileError(f"{path}: larger than the limit of {limit_bytes >> 20} MiB")
             with open(handle, "rb", closefd=False) as file:
                 return file.read().removeprefix(_BOM)
         finally:

@@ -113,6 +113,8 @@ if __name__ == "__main__":
 
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
     use_fake_gpu()
-    vars(background).update(usable_cores=lambda _: 2, idle_cores=lambda: 2.0)  # however busy this machine is
+    vars(background).update(
+        usable_cores=lambda _: 2, idle_cores=lambda: 2.0, available_memory=lambda: None
+    )  # however busy this machine is
     what, place, fields = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     sys.stdout.write(json.dumps(record(place) if what == "record" else pinned(place, arch="sm90", **fields)))

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from tuning_registry.formats.table import read_table
 from tuning_registry.model.specializations import Specialization
 from tuning_registry.runtime import install, installed, uninstall
 from tuning_registry.runtime.compile_ahead import background
-from tuning_registry.runtime.compile_ahead.background import THREAD_NAME, workers_beside
+from tuning_registry.runtime.compile_ahead.background import THREAD_NAME, workers_beside, workers_in_memory
 from tuning_registry.runtime.guard import fault_counts
 from tuning_registry.runtime.job import nvml
 
@@ -48,6 +49,7 @@ def tables(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     monkeypatch.setattr(background, "usable_cores", lambda _: 4)
     monkeypatch.setattr(background, "core_quota", lambda: None)
     monkeypatch.setattr(background, "idle_cores", lambda: 64.0)
+    monkeypatch.setattr(background, "available_memory", lambda: None)
     return Path(shutil.copytree(recorded / "tables", tmp_path / "tables"))
 
 
@@ -190,6 +192,32 @@ def make_disk_full(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
 
 
+def make_frozen(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+
+
+def make_temporary_full(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/temporary")
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << (20 if "temporary" in str(path) else 40))
+    )
+
+
+def make_short_of_memory(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
+    monkeypatch.setattr(background, "available_memory", lambda: 1 << 30)
+
+
+def make_huge_file(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
+    with data_of(tables)[0].open("ab") as file:
+        file.truncate((16 << 20) + 1)
+
+
+def make_fifo(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
+    file = data_of(tables)[0]
+    file.unlink()
+    os.mkfifo(file)
+
+
 def make_always_compiling(monkeypatch: pytest.MonkeyPatch, tables: Path) -> None:
     monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
 
@@ -222,6 +250,11 @@ def make_kernels_of_another_module(monkeypatch: pytest.MonkeyPatch, tables: Path
         (make_cache_a_file, "cannot be written"),
         (make_cache_read_only, "cannot be written"),
         (make_disk_full, "less than 1 GiB left"),
+        (make_frozen, "is not a Python interpreter"),
+        (make_temporary_full, "temporary files, /temporary, has less than 256 MiB left"),
+        (make_short_of_memory, "too little memory is available"),
+        (make_huge_file, "larger than the limit of 16 MiB"),
+        (make_fifo, "not a regular file"),
         (make_always_compiling, "TRITON_ALWAYS_COMPILE is set"),
         (make_kernels_of_the_script, "in the script itself"),
         (make_kernels_of_another_module, "recorded under another name than that of its module, antigravity"),
@@ -279,6 +312,16 @@ def test_each_rank_keeps_a_core(
     monkeypatch.setattr(background, "usable_cores", lambda _: cores)
     monkeypatch.setattr(background, "core_quota", lambda: quota)
     assert workers_beside(ranks) == workers
+
+
+@pytest.mark.parametrize(
+    ("gib", "ranks", "workers"), [(None, 8, 32), (1, 1, 0), (2, 1, 0), (4, 1, 4), (32, 8, 4), (1024, 8, 252)]
+)
+def test_each_rank_has_its_share_of_the_memory(
+    gib: int | None, ranks: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "available_memory", lambda: None if gib is None else gib << 30)
+    assert workers_in_memory(ranks) == workers
 
 
 def test_a_compiler_that_cannot_be_started_is_a_fault_and_no_error(
@@ -410,6 +453,7 @@ class TestProcess:
             "from tuning_registry.runtime.compile_ahead import background\n"
             "background.usable_cores = lambda _: 4\n"
             "background.idle_cores = lambda: 4.0\n"
+            "background.available_memory = lambda: None\n"
             "started, popen = threading.Event(), subprocess.Popen\n"
             "def start(*args, **options):\n"
             "    process = popen(*args, **options)\n"

@@ -108,6 +108,91 @@ def test_a_function_with_other_parameters_is_as_good_as_missing() -> None:
     assert not seams._fits(None, Seam("codecache", "Owner", "lookup"))
 
 
+def test_a_function_of_another_kind_is_as_good_as_missing() -> None:
+    class Owner:
+        value = property(lambda _: 1)
+
+        def of_object(self) -> None: ...
+
+        @classmethod
+        def of_class(cls) -> None: ...
+
+    fits = {name: [seams._fits(Owner, Seam("codecache", "Owner", name, is_of_class=of)) for of in (False, True)]
+            for name in ("of_object", "of_class", "value", "absent")}  # fmt: skip
+    assert fits == {"of_object": [True, False], "of_class": [False, True], "value": [False] * 2, "absent": [False] * 2}
+
+
+class Facts:
+    """Facts about a kernel that are not a mapping, as a later release may have them."""
+
+
+@pytest.fixture
+def planned() -> Any:
+    """Our functions, with a handler that keeps the second of the configs and makes a note."""
+
+    class Handler:
+        def settle(self) -> None: ...
+
+        def cache_tag(self, _: Any) -> str:
+            return "tag"
+
+        def plan(self, *_: Any, **__: Any) -> Any:
+            return seams.Plan({"version": 1}, [1])
+
+    made: Any = Seams()
+    made._handler = Handler()
+    made._patches = dict.fromkeys(seams.SEAMS)
+    return made
+
+
+def test_what_a_later_release_passes_on_or_returns_does_not_raise(planned: Any) -> None:
+    asked: list[Any] = []
+
+    class Kernel:
+        @classmethod
+        def inductor_meta_common(cls, *args: Any, **kwargs: Any) -> Any:
+            asked.append((args, kwargs))
+            return kwargs.get("meta")
+
+    meta = planned._make_meta(vars(Kernel)["inductor_meta_common"]).__get__(None, Kernel)
+    facts = Facts()
+    planned._local.note = {"version": 1}
+    assert meta("cuda", meta={"a": 1}) == {"a": 1, "tuning_registry": {"version": 1}}
+    assert meta("cuda", meta=facts) is facts
+    assert asked == [(("cuda",), {"meta": {"a": 1}}), (("cuda",), {"meta": facts})]
+
+
+def test_configs_that_cannot_be_narrowed_stay_as_they_are(planned: Any) -> None:
+    passed: list[Any] = []
+    define = planned._make_define(lambda *args, **_: passed.append(args))
+    configs = iter(("one", "two"))
+    define("wrapper", "kernel", configs, {}, (), ())
+    assert passed == [("wrapper", "kernel", configs, {}, (), ())]
+    define("wrapper", "kernel", ["one", "two"], {}, (), ())
+    assert passed[1] == ("wrapper", "kernel", ["two"], {}, (), ())
+
+
+def test_without_a_place_for_the_mark_nothing_is_put_into_code(planned: Any) -> None:
+    class Details:
+        __slots__ = ()
+
+    planned._make_key(lambda *_: None)(Details())
+    passed: list[Any] = []
+    planned._make_define(lambda *args, **_: passed.append(args))("wrapper", "kernel", ["one", "two"], {})
+    assert passed == [("wrapper", "kernel", ["one", "two"], {})]
+
+
+def test_sizes_that_are_passed_by_name_get_the_first_launcher() -> None:
+    from tuning_registry.runtime.inductor.generated import dispatching
+
+    def first(*args: Any, **kwargs: Any) -> Any:
+        return args, kwargs
+
+    launcher = dispatching([first], [0], lambda _: pytest.fail("asked"))
+    assert launcher(n=4) == ((), {"n": 4})
+    assert launcher([4]) == (([4],), {})
+
+
 @pytest.mark.parametrize("name", ["cache_tag", "plan", "loaded", "choose", "timed", "chosen", "settle"])
 @pytest.mark.parametrize("mode", ["record", "pinned"])
 def test_a_fault_of_ours_leaves_inductor_to_itself(

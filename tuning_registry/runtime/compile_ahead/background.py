@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -12,13 +13,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from tuning_registry.compiler import CACHED, COMPILED, FAILED, Compiler
+from tuning_registry.compiler import CACHED, COMPILED, FAILED, Compiler, interpreter_command
 from tuning_registry.cores import core_quota, idle_cores, usable_cores
 from tuning_registry.errors import RegistryError
 from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of, read_compile_file
 from tuning_registry.formats.loader import installed_triton
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.log import debug
+from tuning_registry.memory import available_memory
 from tuning_registry.model.specializations import Specialization
 from tuning_registry.runtime.compile_ahead.kernels import cache_folder
 from tuning_registry.runtime.guard import guarded
@@ -31,7 +33,13 @@ from tuning_registry.wording import count_of
 THREAD_NAME: Final = "tuning_registry compile"
 _LIMIT_S: Final = 900  # a job that has not launched its kernels by then compiles them itself
 _FREE_BYTES: Final = 1 << 30  # of the cache's file system: the job's own kernels must still fit
+_FREE_TEMPORARY_BYTES: Final = 1 << 28  # the same for the folder of temporary files, a few megabytes for each kernel
 _MOST_WORKERS: Final = 32
+_LARGEST_FILE: Final = 16 << 20  # of compile data: reading 40 MB holds up the job's other threads for 0.4 s at a time
+# If a container runs out of memory, Linux may kill everything in it. With torch, the process takes 0.3 GB and each child
+# 0.15 GB; modules that import more take more.
+_MEMORY_BYTES: Final = 2 << 30
+_MEMORY_PER_WORKER: Final = 1 << 29
 
 
 class CompileAhead:
@@ -98,7 +106,7 @@ class CompileAhead:
                   "recordings have compile data", name)  # fmt: skip
             return
         try:
-            data = read_compile_file(file)
+            data = read_compile_file(file, _LARGEST_FILE)
         except RegistryError as error:
             announce("kernels are not compiled in the background: %s", error)
             return
@@ -122,9 +130,11 @@ class CompileAhead:
 
     def _compile(self, kernels: Sequence[Specialization], cached: int) -> None:
         local_size, local_rank = launched_local_size() or 1, launched_local_rank() or 0
-        workers = min(workers_beside(local_size), len(kernels))
+        beside, fitting = workers_beside(local_size), workers_in_memory(local_size)
+        workers = min(beside, fitting, len(kernels))
         if not workers:
-            announce("kernels are not compiled in the background: no core is idle apart from one for each rank")
+            announce("kernels are not compiled in the background: %s",
+                     "too little memory is available" if beside else "no core is idle apart from one for each rank")  # fmt: skip
             return
         first = len(kernels) * (local_rank % local_size) // local_size  # ranks that share a cache begin apart
         began = time.monotonic()
@@ -162,6 +172,12 @@ def workers_beside(local_size: int) -> int:
     return min(max(spare // local_size, 1), _MOST_WORKERS) if spare > 0 else 0
 
 
+def workers_in_memory(local_size: int) -> int:
+    """The number of processes that this rank's share of the available memory is enough for; 0 if there is too little."""
+    available = available_memory()
+    return _MOST_WORKERS if available is None else max(0, available // local_size - _MEMORY_BYTES) // _MEMORY_PER_WORKER
+
+
 def is_cached(kernel: Specialization) -> bool:
     """Whether Triton's cache has a kernel under the key that it was recorded with."""
     name = f"{kernel.name[:150]}.json"
@@ -182,7 +198,11 @@ def _obstacle(data: CompileData, table: TunedTable) -> str:
         return f"the compile data is for the table with digest {data.digest[:16]}"
     if here != data.triton:
         return f"the compile data was recorded with Triton {data.triton}; this process uses Triton {here}"
-    return _setting(os.environ) or _folder_obstacle(cache_folder())
+    try:
+        interpreter_command()
+    except OSError as error:
+        return str(error)
+    return _setting(os.environ) or _folder_obstacle(cache_folder()) or _temporary_obstacle(Path(tempfile.gettempdir()))
 
 
 def _setting(environ: Mapping[str, str]) -> str:
@@ -199,4 +219,11 @@ def _folder_obstacle(folder: Path) -> str:
         return f"Triton's cache {folder} cannot be written"
     if shutil.disk_usage(nearest).free < _FREE_BYTES:
         return f"the file system of Triton's cache {folder} has less than {_FREE_BYTES >> 30} GiB left"
+    return ""
+
+
+def _temporary_obstacle(folder: Path) -> str:
+    """Why the compiler's temporary files could take the job's place; empty if they cannot."""
+    if shutil.disk_usage(folder).free < _FREE_TEMPORARY_BYTES:
+        return f"the file system of temporary files, {folder}, has less than {_FREE_TEMPORARY_BYTES >> 20} MiB left"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -109,13 +110,21 @@ class Compilation:
         return self._has_compiled, str(compiled.hash), _build_launcher(compiled)
 
 
-def find_function(module: str, name: str) -> Any:
+def find_function(module: str, name: str, script: str | None = None) -> Any:
     """The JITFunction of this qualified name in a module, which is imported.
 
+    Args:
+        module: Name of the module.
+        name: Qualified name of the function.
+        script: The file that the job runs as its script, which is not imported: without `__main__`, it would train.
+
     Raises:
-        LookupError: There is none, or several have this name.
+        LookupError: There is none, or several have this name, or the module is the script.
         Exception: What importing the module raises.
     """
+    spec = None if module in sys.modules else importlib.util.find_spec(module)
+    if spec is not None and script is not None and os.path.realpath(spec.origin or "") == os.path.realpath(script):
+        raise LookupError(f"the module {module} is the script itself, which only the job runs")
     value: Any = import_module(module)
     for part in name.split("."):
         value = getattr(value, part, None)

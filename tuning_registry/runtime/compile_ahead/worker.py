@@ -10,7 +10,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -24,11 +23,13 @@ from tuning_registry.runtime.compile_ahead.kernels import Compilation, cache_fol
 _LONGEST_S: Final = 300  # for one kernel; Triton's slowest take a minute
 _SET_PARENT_DEATH_SIGNAL: Final = 1  # prctl(2)
 _MESSAGE_BYTES: Final = 1 << 16
+_STDIN: Final = 0  # a module may replace or close `sys.stdin` when it is imported
 
 
 def work(request: Mapping[str, Any]) -> NoReturn:
     """Do what `compiler.Compiler` requests, and end the process."""
     _end_with(int(request["parent"]))
+    _reset_signals()
     if request["is_background"]:
         _step_back()
     signal.alarm(int(request["limit_s"]))  # its default is to end the process
@@ -43,7 +44,7 @@ def work(request: Mapping[str, Any]) -> NoReturn:
     functions: dict[int, Any] = {}
     for index, kernel in enumerate(kernels):
         try:
-            functions[index] = find_function(kernel.module, kernel.function)
+            functions[index] = find_function(kernel.module, kernel.function, request["script"])
         except BaseException as error:  # noqa: BLE001 - a module may also call sys.exit
             report({"outcome": FAILED, "index": index, "why": described(error)})
     report({"outcome": IMPORTED, "cache": str(cache_folder())})
@@ -104,7 +105,7 @@ class _Children:
         self._count = count
         self._children: list[_Child] = []
         self._selector = selectors.DefaultSelector()
-        self._selector.register(sys.stdin, selectors.EVENT_READ)
+        self._selector.register(_STDIN, selectors.EVENT_READ)
 
     def run(self, tasks: list[int]) -> None:
         """Do the tasks, in this order."""
@@ -199,8 +200,18 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
+def _reset_signals() -> None:
+    """Undo what the job has set: signals that it ignores or blocks would be ignored or blocked here, too."""
+    for number in (signal.SIGALRM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
 def _step_back() -> None:
     """Leave processor and memory to other processes: run when a core is idle, and be the first that a lack of memory ends."""
+    with contextlib.suppress(OSError):
+        # A job may have a real-time priority, which `nice` would not lower.
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     with contextlib.suppress(OSError):
         os.nice(19)
     with contextlib.suppress(OSError):

@@ -75,8 +75,11 @@ def dispatching(launchers: Sequence[Any], places: Sequence[int], choose: Callabl
     chosen: dict[tuple[Any, ...], Any] = {}
 
     def launcher(*args: Any, **kwargs: Any) -> Any:
-        sizes = tuple([args[place] for place in places])
-        found = chosen.get(sizes)
+        try:
+            sizes = tuple([args[place] for place in places])
+            found = chosen.get(sizes)
+        except (IndexError, TypeError):  # passed by name, or not hashable
+            return launchers[0](*args, **kwargs)
         if found is None:
             found = chosen[sizes] = guarded("pinning a compiled kernel", choose, args) or launchers[0]
         return found(*args, **kwargs)

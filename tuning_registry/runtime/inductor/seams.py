@@ -25,12 +25,14 @@ class Seam(NamedTuple):
         owner: The class.
         name: The function.
         takes: Its first parameters, after `self`; of none, any parameters will do.
+        is_of_class: Whether it is called on the class, and has no `self`.
     """
 
     module: str
     owner: str
     name: str
     takes: tuple[str, ...] = ()
+    is_of_class: bool = False
 
     def __str__(self) -> str:
         """The function's name in its class."""
@@ -42,7 +44,7 @@ KEY: Final = Seam("codecache", "FxGraphHashDetails", "__init__", ("gm",))
 DEFINE: Final = Seam(
     "codegen.wrapper", "PythonWrapperCodegen", "define_user_defined_triton_kernel", ("kernel", "configs", "kwargs")
 )
-META: Final = Seam("codegen.triton", "TritonKernel", "inductor_meta_common")
+META: Final = Seam("codegen.triton", "TritonKernel", "inductor_meta_common", is_of_class=True)
 LOAD: Final = Seam("runtime.triton_heuristics", "CachingAutotuner", "precompile", ("warm_cache_only",))
 CHOOSE: Final = Seam("runtime.triton_heuristics", "CachingAutotuner", "autotune_to_one_config")
 TIME: Final = Seam("runtime.triton_heuristics", "CachingAutotuner", "benchmark_all_configs")
@@ -145,9 +147,9 @@ class Seams:
             original(details, *args, **kwargs)
             handler = self._settled()
             tag = guarded("marking Inductor's cache key", handler.cache_tag, details) if handler is not None else ""
-            self._local.is_untagged = tag is None
             if tag:
-                details.cache_key_tag = f"{getattr(details, 'cache_key_tag', '')}|{FIELD}:{tag}"
+                tag = guarded("marking Inductor's cache key", _mark, details, tag)
+            self._local.is_untagged = tag is None
 
         return __init__
 
@@ -159,24 +161,30 @@ class Seams:
             is_untagged = getattr(self._local, "is_untagged", False)
             if handler is None or is_untagged or not self._patches.keys() >= _OF_NOTES:
                 return original(wrapper, kernel, configs, kwargs, *args, **others)
-            is_fused = (others.get("epilogue_fusion") or (args[3] if len(args) > 3 else None)) is not None
-            plan = guarded("planning a compiled kernel", handler.plan, kernel, configs, kwargs, is_fused=is_fused)
-            if plan is None:
+
+            def planned() -> tuple[Any, ...] | None:
+                is_fused = (others.get("epilogue_fusion") or (args[3] if len(args) > 3 else None)) is not None
+                plan = handler.plan(kernel, configs, kwargs, is_fused=is_fused)
+                kept = None if plan is None else [configs[i] for i in plan.kept]
+                return None if plan is None else (plan.note, kept, *_narrowed(args, others, len(configs), plan.kept))
+
+            found = guarded("planning a compiled kernel", planned)
+            if found is None:
                 return original(wrapper, kernel, configs, kwargs, *args, **others)
-            args, others = _narrowed(args, others, len(configs), plan.kept)
-            self._local.note = plan.note
+            self._local.note, kept, its, named = found
             try:
-                return original(wrapper, kernel, [configs[i] for i in plan.kept], kwargs, *args, **others)
+                return original(wrapper, kernel, kept, kwargs, *its, **named)
             finally:
                 self._local.note = None
 
         return define_user_defined_triton_kernel
 
     def _make_meta(self, original: Any) -> Any:
-        def inductor_meta_common(owner: Any) -> Any:
-            meta = original.__get__(None, owner)()
+        def inductor_meta_common(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            meta = original.__get__(None, owner)(*args, **kwargs)
             note = getattr(self._local, "note", None)
-            return meta if note is None else {**meta, FIELD: note}
+            noted = None if note is None else guarded("describing a compiled kernel", lambda: {**meta, FIELD: note})
+            return meta if noted is None else noted
 
         return classmethod(inductor_meta_common)
 
@@ -261,10 +269,19 @@ def _full_name(module: str) -> str:
 def _fits(owner: Any, seam: Seam) -> bool:
     """Whether a class has the function of a seam, with the parameters that ours passes on."""
     function = vars(owner).get(seam.name) if isinstance(owner, type) else None
-    if function is None:
+    if isinstance(function, staticmethod | classmethod) is not seam.is_of_class:
         return False
-    parameters = list(inspect.signature(getattr(function, "__func__", function)).parameters)
+    try:
+        parameters = list(inspect.signature(getattr(function, "__func__", function)).parameters)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # it is missing, or not a function
+        return False
     return tuple(parameters[1 : 1 + len(seam.takes)]) == seam.takes
+
+
+def _mark(details: Any, tag: str) -> str:
+    """Add a tag to what becomes the key of Inductor's caches."""
+    details.cache_key_tag = f"{getattr(details, 'cache_key_tag', '')}|{FIELD}:{tag}"
+    return tag
 
 
 def _narrowed(
