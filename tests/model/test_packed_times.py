@@ -18,6 +18,7 @@ from tuning_registry.model.packed_times import (
     pack_ids,
     pack_numbers,
     pack_times,
+    places_of,
     unpack_ids,
     unpack_numbers,
 )
@@ -42,7 +43,7 @@ def test_every_value_comes_back(rows: list[tuple[float, ...]]) -> None:
     around = PackedColumns(percentiles, len(rows), middle)
     found = [middle.column(n) for n in range(width)] + [around.column(n) for n in range(2 * width)]
     assert [bits(column) for column in found] == [bits(column) for column in columns]
-    places = list(range(0, len(rows), 3))
+    places = places_of(range(0, len(rows), 3))
     for number, column in enumerate(columns[width:]):
         assert bits(around.column(number, places)) == bits([column[place] for place in places])
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tuning_registry.model.packed_times import (
     PackedColumns,
+    Places,
     pack_ids,
     pack_numbers,
     pack_times,
@@ -65,12 +66,12 @@ class StoredBlock:
         """Whether the percentiles were kept, and read."""
         return len(self._packed) > 1 and bool(self._packed[1])
 
-    def times(self, candidate: int, places: Sequence[int] | None = None) -> Iterator[Times | None]:
+    def times(self, candidate: int, places: Places | None = None) -> Iterator[Times | None]:
         """The times of one candidate in ms, None if it failed; the percentiles are NaN if they were not kept.
 
         Args:
             candidate: Its position.
-            places: Positions of the recordings, ascending; by default all.
+            places: Positions of the recordings; by default all.
         """
         median = self.medians.column(candidate, places)
         p20: Iterable[float] = itertools.repeat(math.nan, len(median))

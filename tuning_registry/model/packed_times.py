@@ -13,7 +13,7 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import add, mul, ne, sub, truediv
 from typing import Final
 
@@ -27,6 +27,15 @@ _SINGLE, _DOUBLE, _PLAIN = 0, 1, 2  # kinds: nanoseconds in single precision, in
 _MOST_NS: Final = 2**31  # two seconds; slower ones are stored as they are
 _LARGE: Final = 4  # a column of which more than a quarter are not whole nanoseconds is stored as it is
 _LEVEL: Final = 4  # higher ones take twice the time for one percent
+_REMAINDERS: Final = ("B", "H", "I", "I")  # arrays for 1 to 4 bytes per remainder
+
+# Positions of some values of a column, ascending, with their positions among each other (`places_of`).
+Places = Mapping[int, int]
+
+
+def places_of(positions: Iterable[int]) -> Places:
+    """Some positions, ascending, in the form in which many columns are asked for the values there."""
+    return {position: index for index, position in enumerate(positions)}
 
 
 class PackedColumns:
@@ -52,11 +61,11 @@ class PackedColumns:
         self._starts = [*itertools.accumulate(kept, initial=0)]
         rest = memoryview(body)[count * _COLUMN.size :]
         ticks, rest = _split(rest, self._starts[-1] * width)
-        self._remainders = _from_planes("I", ticks, width)
+        self._remainder_planes = _planes_in(ticks, width)
         odd = [0 if kind == _PLAIN else number for kind, _, number in self._columns]
         places, rest = _split(rest, sum(odd) * 4)
-        self._odd_places = _from_planes("I", places, 4)
-        self._odd_values = _from_planes("d", rest, 8)
+        self._odd_places = _from_planes("I", _planes_in(places, 4))
+        self._odd_values = _from_planes("d", _planes_in(rest, 8))
         self._place_starts = [*itertools.accumulate(odd, initial=0)]
         self._value_starts = [*itertools.accumulate((number for _, _, number in self._columns), initial=0)]
 
@@ -64,39 +73,47 @@ class PackedColumns:
         """Number of columns."""
         return len(self._columns)
 
-    def column(self, number: int, places: Sequence[int] | None = None) -> list[float]:
+    def column(self, number: int, places: Places | None = None) -> list[float]:
         """The values of one column, NaN for those of a candidate that failed.
 
         Args:
             number: Number of the column.
-            places: Positions of the values, ascending; by default all.
+            places: Which values; by default all.
         """
         kind = self._columns[number][0]
         values = self._odd_values[self._value_starts[number] : self._value_starts[number + 1]]
         if kind == _PLAIN:
             return values.tolist() if places is None else [values[place] for place in places]
-        exact = map(truediv, self.ticks(number, places), itertools.repeat(_NS))
-        found = array("f", exact).tolist() if kind == _SINGLE else list(exact)
+        found = [tick / _NS for tick in self.ticks(number, places)]
+        if kind == _SINGLE:
+            found = array("f", found).tolist()
         if values:
             at = self._odd_places[self._place_starts[number] : self._place_starts[number + 1]]
-            odd = dict(zip(at, values, strict=True))
-            for index, place in enumerate(range(self._length) if places is None else places):
-                if place in odd:
-                    found[index] = odd[place]
+            for place, value in zip(at, values, strict=True):
+                if places is None:
+                    found[place] = value
+                elif place in places:
+                    found[places[place]] = value
         return found
 
-    def ticks(self, number: int, places: Sequence[int] | None) -> list[int]:
+    def ticks(self, number: int, places: Places | None) -> list[int]:
         """The values of one column in whole nanoseconds; those that are stored as they are hold something near."""
         kind, least, _ = self._columns[number]
         if kind == _PLAIN:
             return [0] * (self._length if places is None else len(places))
-        kept: Sequence[int] = self._remainders[self._starts[number] : self._starts[number + 1]]
+        kept: Sequence[int] = self._remainders(number)
         if places is not None:
             kept = [kept[place] for place in places]
         if self._guess is None:
-            return list(map(least.__add__, kept))
+            return [tick + least for tick in kept]
         near = self._guess.ticks(number % len(self._guess), places)
-        return list(map(add, map(least.__add__, kept), near))
+        return [tick + least + by for tick, by in zip(kept, near, strict=True)]
+
+    def _remainders(self, number: int) -> array[int]:
+        """What the ticks of one column have more than the least of them. Most readers need few of the columns."""
+        start, end = self._starts[number], self._starts[number + 1]
+        planes = [plane[start:end] for plane in self._remainder_planes]
+        return _from_planes(_REMAINDERS[len(planes) - 1], planes)
 
 
 def pack_times(medians: Sequence[array[float]], percentiles: Sequence[array[float]]) -> tuple[bytes, bytes]:
@@ -143,7 +160,8 @@ def unpack_ids(first: int, count: int, packed: bytes) -> Sequence[int]:
     """The inverse of `pack_ids`."""
     if not packed:
         return range(first, first + count)
-    return [*itertools.accumulate(_from_planes("Q", zlib.decompress(packed), 8), initial=first)]
+    planes = _planes_in(memoryview(zlib.decompress(packed)), 8)
+    return [*itertools.accumulate(_from_planes("Q", planes), initial=first)]
 
 
 def pack_numbers(numbers: Sequence[int]) -> bytes:
@@ -215,12 +233,19 @@ def _planes(values: array[int] | array[float], width: int) -> bytes:
     return b"".join(raw[place::size] for place in range(width))
 
 
-def _from_planes(code: str, planes: bytes | memoryview, width: int) -> array:  # type: ignore[type-arg]  # I, Q or d
+def _planes_in(data: memoryview, number: int) -> list[memoryview]:
+    """The planes that `_planes` has joined."""
+    size = len(data) // number
+    return [data[place * size : (place + 1) * size] for place in range(number)]
+
+
+def _from_planes(code: str, planes: Sequence[memoryview]) -> array:  # type: ignore[type-arg]  # of int or float
+    """The inverse of `_planes`, as an array of this type."""
     values = array(code)
-    count, size = len(planes) // width, values.itemsize
-    raw = bytearray(count * size)
-    for place in range(width):
-        raw[place::size] = planes[place * count : (place + 1) * count]
+    size = values.itemsize
+    raw = bytearray(len(planes[0]) * size)
+    for place, plane in enumerate(planes):
+        raw[place::size] = plane
     values.frombytes(raw)
     if sys.byteorder == "big":
         values.byteswap()

@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 import statistics
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,6 +19,7 @@ from tuning_registry.model.records import Times
 
 ByRank = Mapping[int, Times | None]
 ByConfig = Mapping[str, ByRank]
+Columns = Mapping[str, Sequence[float]]
 
 
 class Policy(StrEnum):
@@ -161,15 +162,20 @@ def _noise_percent(pairs: Iterable[tuple[Times, Times]]) -> float | None:
 # See docs/decisions.md, D30.
 def median_of_medians(times: ByRank) -> float:
     """The median over ranks of a config's median time in ms. A rank on which it failed counts as infinitely slow."""
-    return median_over_ranks([None if found is None else found[0] for found in times.values()])
+    return median_over_ranks([math.inf if found is None else found[0] for found in times.values()], len(times))
 
 
-def median_over_ranks(medians: Iterable[float | None]) -> float:
-    """The same from each rank's median in ms, or None if it failed there."""
-    ordered = sorted(math.inf if median is None else median for median in medians)
-    if not ordered:
+def median_over_ranks(medians: Iterable[float], count: int) -> float:
+    """The same from each rank's median in ms, infinite if it failed there.
+
+    Args:
+        medians: The medians.
+        count: How many ranks timed the config. Further medians are infinite, and do not count.
+    """
+    if not count:
         return math.inf
-    below, above = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    ordered = sorted(medians)
+    below, above = ordered[(count - 1) // 2], ordered[count // 2]
     return below if below == above else (below + above) / 2
 
 
@@ -180,11 +186,15 @@ def worst_slowdowns(times: ByConfig) -> dict[str, float]:
     config failed does not count.
     """
     every = list(dict.fromkeys(rank for by_rank in times.values() for rank in by_rank))
-    columns = {
+    return worst_slowdowns_in({
         config: [math.inf if found is None else found[0] for found in map(by_rank.get, every)]
         for config, by_rank in times.items()
-    }
-    fastest = [min(of_rank) for of_rank in zip(*columns.values(), strict=True)]
+    })  # fmt: skip
+
+
+def worst_slowdowns_in(columns: Columns) -> dict[str, float]:
+    """The same from each config's medians in ms, the ranks in the same order; infinite if it failed or was not timed."""
+    fastest = list(map(min, zip(*columns.values(), strict=True)))
     counts = [best < math.inf for best in fastest]
     best = list(itertools.compress(fastest, counts))
     ratio = operator.truediv if min(best, default=0.0) > 0 else _ratio
@@ -221,6 +231,11 @@ def elect(policy: Policy, times: ByConfig, banned: Container[str] = (), *, in_sh
     if policy is Policy.FASTEST:
         return fastest({config: median_of_medians(by_rank) for config, by_rank in times.items()}, banned)
     return _least(worst_slowdowns_in_shares(times) if in_shares else worst_slowdowns(times), banned)
+
+
+def least_slow_at_worst(columns: Columns, banned: Container[str] = ()) -> str | None:
+    """The config that policy `minimax` elects, from the columns of `worst_slowdowns_in`; None if none is finite."""
+    return _least(worst_slowdowns_in(columns), banned)
 
 
 def fastest(medians: Mapping[str, float], banned: Container[str] = ()) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,8 +16,10 @@ from typing import Final
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.db.timing_blocks import StoredBlock
+from tuning_registry.model.packed_times import Places, places_of
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
+from tuning_registry.operations.election.medians import Medians, join_medians, medians_of_block, medians_of_rows
 from tuning_registry.wording import count_of
 
 # {config id: {recording id: (median, p20, p80) in ms, None if the candidate failed}}
@@ -51,6 +54,20 @@ class Sample:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some recordings of a block, and their places in it; None if they are all of it."""
+
+    recordings: Sequence[int]
+    places: Places | None
+
+
+def _part_of(block: StoredBlock, positions: Sequence[int]) -> _Part:
+    if len(positions) == len(block.recordings):
+        return _Part(block.recordings, None)
+    return _Part([block.recordings[place] for place in positions], places_of(positions))
+
+
 class Timings:
     """The timings of some entries at a time.
 
@@ -65,7 +82,7 @@ class Timings:
     def __init__(self, reading: Reading, selection: Selection) -> None:
         self._reading = reading
         self._selection = selection
-        self._places: dict[object, Sequence[int]] = {}
+        self._parts: dict[object, _Part] = {}
         self.sample: Sample | None = None
         self.compacted = False  # whether times without percentiles have been read
 
@@ -79,7 +96,10 @@ class Timings:
         return self._read(counts, percentiles=percentiles)[0]
 
     def measured_with(
-        self, counts: Mapping[int, AbstractSet[int]], groups: Mapping[int, Sequence[int]]
+        self,
+        counts: Mapping[int, AbstractSet[int]],
+        groups: Mapping[int, Sequence[int]],
+        config_ids: Collection[int] | None = None,
     ) -> tuple[Measured, Measured, Sample | None]:
         """The times of each config; the same with those of further recordings; and the sample, if it is one.
 
@@ -87,15 +107,16 @@ class Timings:
             counts: As for `measured`.
             groups: Recordings by config. If the others are a sample, the times of these configs are also read for them: up
                 to `MOST_OF_GROUP` of each group.
+            config_ids: Read only these configs; by default all that were timed.
         """
         if max(map(len, counts.values()), default=0) <= MOST_RECORDINGS:
-            found = self.measured(counts)
+            found, _ = self._read(counts, config_ids=config_ids)
             return found, found, None
         drawn = self._drawn
         also = {
             one for group in groups.values() for one in heapq.nsmallest(MOST_OF_GROUP, group, key=drawn.__getitem__)
         }
-        more, limit = self._read(counts, also, groups)
+        more, limit = self._read(counts, also, groups, config_ids=config_ids)
         if limit is None:
             return more, more, None
         found = {
@@ -110,6 +131,7 @@ class Timings:
         also: AbstractSet[int] = _NOBODY,
         also_of: Collection[int] = (),
         *,
+        config_ids: Collection[int] | None = None,
         percentiles: bool = True,
     ) -> tuple[Measured, float | None]:
         """The times, for some configs also of some recordings; and what recordings in the sample draw less than."""
@@ -126,50 +148,48 @@ class Timings:
                 config: {one: times for one, times in by_rank.items() if drawn[one] < limit or one in also}
                 for config, by_rank in found.items()
             }
+        if config_ids is not None:
+            found = {config: by_rank for config, by_rank in found.items() if config in config_ids}
         for block in blocks:
-            few = self._places_in(block, counts[block.entry_id], limit)
-            more = self._places_in(block, counts[block.entry_id], limit, also)
-            self.compacted |= percentiles and bool(more) and not block.has_percentiles
-            for number, config in enumerate(block.configs if more else ()):
-                places = more if config in also_of else few
-                recordings = [block.recordings[place] for place in places]
-                every = None if len(places) == len(block.recordings) else places
-                found.setdefault(config, {}).update(zip(recordings, block.times(number, every), strict=True))
+            few = self._read_of(block, counts[block.entry_id], limit)
+            more = self._with(few, block, counts[block.entry_id], also) if limit is not None and also else few
+            self.compacted |= percentiles and bool(more.recordings) and not block.has_percentiles
+            for number, config in enumerate(block.configs if more.recordings else ()):
+                if config_ids is None or config in config_ids:
+                    part = more if config in also_of else few
+                    found.setdefault(config, {}).update(
+                        zip(part.recordings, block.times(number, part.places), strict=True)
+                    )
         return found, limit
 
-    def medians(self, counts: Mapping[int, AbstractSet[int]]) -> dict[int, list[float | None]]:
-        """The median of each recording for each config in ms, None if it failed; without the percentiles.
+    def medians(self, counts: Mapping[int, AbstractSet[int]]) -> Medians:
+        """The medians of each config, without the percentiles.
 
         Args:
             counts: As for `measured`.
         """
-        rows = [
-            (config, recording, median)
+        rows = {
+            entry: [
+                row for row in self._reading.bulk(queries.timings.every_median_on(entry)) if row[1] in counts[entry]
+            ]
             for entry in counts
-            for config, recording, median in self._reading.bulk(queries.timings.every_median_on(entry))
-            if recording in counts[entry]
-        ]
+        }
         blocks = self._blocks(counts, "medians")
         limit = None
-        if blocks or len(rows) > MOST_RECORDINGS:
+        if blocks or sum(map(len, rows.values())) > MOST_RECORDINGS:
             timed: dict[int, list[int]] = {}
-            for config, recording, _ in rows:
+            for config, recording, _ in itertools.chain.from_iterable(rows.values()):
                 timed.setdefault(config, []).append(recording)
             limit = self._limit(timed, blocks, counts)
-        found: dict[int, list[float | None]] = {}
-        for config, recording, median in rows:
-            if limit is None or self._drawn[recording] < limit:
-                found.setdefault(config, []).append(median)
+        if limit is not None:
+            drawn = self._drawn
+            rows = {entry: [row for row in its if drawn[row[1]] < limit] for entry, its in rows.items()}
+        parts = [medians_of_rows(its) for its in rows.values() if its]
         for block in blocks:
-            places = self._places_in(block, counts[block.entry_id], limit)
-            every = None if len(places) == len(block.recordings) else places
-            for number, config in enumerate(block.configs if places else ()):
-                column = block.medians.column(number, every)
-                failed = math.isnan(sum(column))
-                found.setdefault(config, []).extend(
-                    [None if math.isnan(one) else one for one in column] if failed else column
-                )
-        return found
+            part = self._read_of(block, counts[block.entry_id], limit)
+            if part.recordings:
+                parts.append(medians_of_block(block, part.recordings, part.places))
+        return join_medians(parts)
 
     def columns(
         self, entry_id: int, counts: AbstractSet[int], config_ids: Collection[int] | None = None
@@ -190,13 +210,12 @@ class Timings:
         for config, (recordings, medians) in rows.items():
             yield config, recordings, medians
         for block in self._blocks([entry_id], "medians"):
-            places = self._places_in(block, counts, None)
-            every = None if len(places) == len(block.recordings) else places
-            whose = block.recordings if every is None else [block.recordings[place] for place in places]
-            for number, config in enumerate(block.configs if places else ()):
+            part = self._read_of(block, counts, None)
+            whose = part.recordings
+            for number, config in enumerate(block.configs if whose else ()):
                 if config_ids is not None and config not in config_ids:
                     continue
-                column = block.medians.column(number, every)
+                column = block.medians.column(number, part.places)
                 if not math.isnan(sum(column)):
                     yield config, whose, column
                     continue
@@ -220,7 +239,7 @@ class Timings:
         limit: float | None = None,
     ) -> Counter[int]:
         for block in blocks:
-            found.update(dict.fromkeys(block.configs, len(self._places_in(block, counts[block.entry_id], limit))))
+            found.update(dict.fromkeys(block.configs, len(self._read_of(block, counts[block.entry_id], limit).recordings)))
         return found
 
     def _limit(
@@ -241,23 +260,26 @@ class Timings:
             self.sample = Sample(max(self._add_blocks(used, blocks, counts, limit).values()), total)
         return limit
 
-    def _places_in(
-        self, block: StoredBlock, counts: AbstractSet[int], limit: float | None, also: AbstractSet[int] = _NOBODY
-    ) -> Sequence[int]:
-        """Positions of the recordings of a block that count and are in the sample. Most blocks hold the same ones."""
+    def _read_of(self, block: StoredBlock, counts: AbstractSet[int], limit: float | None) -> _Part:
+        """The recordings of a block that count and are in the sample. Most blocks hold the same ones."""
         key = (block.key, id(counts), limit)  # the caller keeps `counts`
-        found = self._places.get(key)
+        found = self._parts.get(key)
         if found is None:
             drawn = None if limit is None else self._drawn
-            found = self._places[key] = [
-                place
-                for place, one in enumerate(block.recordings)
-                if one in counts and (drawn is None or limit is None or drawn[one] < limit)
-            ]
-        if limit is None or not also:
-            return found
-        mine = {place for place, one in enumerate(block.recordings) if one in also and one in counts}
-        return sorted(mine.union(found)) if mine else found
+            found = self._parts[key] = _part_of(
+                block,
+                [
+                    place
+                    for place, one in enumerate(block.recordings)
+                    if one in counts and (drawn is None or limit is None or drawn[one] < limit)
+                ],
+            )
+        return found
+
+    def _with(self, part: _Part, block: StoredBlock, counts: AbstractSet[int], also: AbstractSet[int]) -> _Part:
+        """A part of a block, and further recordings of it."""
+        wanted = {*part.recordings, *(also & counts)}
+        return _part_of(block, [place for place, one in enumerate(block.recordings) if one in wanted])
 
     @cached_property
     def _drawn(self) -> dict[int, float]:

@@ -25,7 +25,7 @@ from tuning_registry.operations.election.tally import (
     winners_of,
 )
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
-from tuning_registry.rules.evidence import Policy, Ties, elect, fastest, fastest_of_tie
+from tuning_registry.rules.evidence import Policy, Ties, elect, fastest, fastest_of_tie, least_slow_at_worst
 from tuning_registry.rules.overrides import Overrides, in_force
 
 E = TypeVar("E", bound=EntryVotes)
@@ -176,6 +176,9 @@ def _by_time(
     if policy is Policy.FASTEST:
         return fastest(votes.medians(entry.shape), banned)
     if policy is Policy.MINIMAX:
+        columns = None if in_shares else votes.median_columns(entry.shape)
+        if columns is not None:
+            return least_slow_at_worst(columns, banned)
         return elect(policy, votes.timings_by_config(entry.shape, percentiles=False), banned, in_shares=in_shares)
     return None
 

@@ -18,7 +18,7 @@ from tuning_registry.db.ingestion.plan import Growth
 from tuning_registry.db.reading import Reading, Row, in_chunks
 from tuning_registry.db.timing_blocks import StoredBlock
 from tuning_registry.model.canonical import text_digest
-from tuning_registry.model.packed_times import unpack_ids
+from tuning_registry.model.packed_times import places_of, unpack_ids
 from tuning_registry.model.records import TWO_SOURCES, Times, unpack_times
 
 
@@ -137,9 +137,9 @@ class StoredState:
         """The timings of these entries by the recording that are in blocks, as rows of `timings`."""
         ids = {self._entry_ids[entry] for entry in entries if entry in self._entry_ids}
         for block in self._blocks(ids, "medians", "percentiles"):
-            place = block.recordings.index(self._old["id"])
+            place = places_of([block.recordings.index(self._old["id"])])
             for number, config in enumerate(block.configs):
-                (times,) = block.times(number, [place])
+                (times,) = block.times(number, place)
                 figures = zip(("median_ms", "p20_ms", "p80_ms"), times or (None,) * 3, strict=True)
                 yield {"entry_id": block.entry_id, "config_id": config, **dict(figures)}
 
