@@ -14,7 +14,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import add, mul, ne, sub, truediv
+from operator import mul, ne, sub, truediv
 from typing import Final
 
 from tuning_registry.errors import FormatError

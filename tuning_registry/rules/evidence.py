@@ -95,13 +95,22 @@ def compare(winner: ByRank, other: ByRank, chose_other: Collection[int]) -> Gap 
     pairs = _timed_both(winner, other)
     if not pairs:
         return None
-    lost = [pairs[rank][0][0] / pairs[rank][1][0] - 1 for rank in chose_other if rank in pairs]
     return Gap(
-        slower_percent=100 * statistics.median(o[0] / w[0] - 1 for w, o in pairs.values()),
-        noise_percent=_noise_percent(pairs.values()) or 0.0,
-        winner_slower_percent=100 * statistics.median(lost) if lost else None,
+        slower_percent=100 * statistics.median([o[0] / w[0] - 1 for w, o in pairs]),
+        noise_percent=_noise_percent(pairs) or 0.0,
+        winner_slower_percent=slower_for(winner, other, chose_other),
         ranks=len(pairs),
     )
+
+
+def slower_for(winner: ByRank, other: ByRank, chose_other: Iterable[int]) -> float | None:
+    """`Gap.winner_slower_percent` alone."""
+    lost = [
+        w[0] / o[0] - 1
+        for rank in chose_other
+        if (w := winner.get(rank)) and (o := other.get(rank)) and w[0] > 0 and o[0] > 0
+    ]
+    return 100 * statistics.median(lost) if lost else None
 
 
 def slowdown_of_dissenters(winner: ByRank, chosen: Mapping[int, ByRank]) -> Slowdown | None:
@@ -113,48 +122,63 @@ def slowdown_of_dissenters(winner: ByRank, chosen: Mapping[int, ByRank]) -> Slow
         winner: Times of the winner.
         chosen: Each dissenting rank with the times of the config that it chose.
     """
-    pairs = [pair for rank, own in chosen.items() for pair in _timed_both(winner, own, [rank]).values()]
+    pairs = [
+        (w, o)
+        for rank, own in chosen.items()
+        if (w := winner.get(rank)) and (o := own.get(rank)) and w[0] > 0 and o[0] > 0
+    ]
     if not pairs:
         return None
     lost = statistics.mean(w[0] / o[0] - 1 for w, o in pairs)
     return Slowdown(percent=100 * lost, noise_percent=_noise_percent(pairs), ranks=len(pairs))
 
 
-def slowdown_of_fleet(winner: str, times: ByConfig) -> tuple[str, Slowdown] | None:
+def slowdown_of_fleet(
+    winner: str, times: ByConfig, medians: Mapping[str, float] | None = None
+) -> tuple[str, Slowdown] | None:
     """The fastest config over all ranks, and how much slower the winner is; None if the winner was not timed.
 
     Compares the `median_of_medians` of both. The median of ratios, which `compare` gives, can differ widely: it
     ignores how slow the winner is on fewer than half of the ranks.
+
+    Args:
+        winner: The config.
+        times: Timings of the winner and of the fastest config; others are not needed if the medians are stated.
+        medians: The `median_of_medians` of every config that was timed; by default, from `times`.
     """
-    medians = {config: median_of_medians(by_rank) for config, by_rank in times.items()}
-    best, _, fastest = min(
-        ((median, text.encode(), text) for text, median in medians.items()), default=(math.inf, b"", "")
-    )
-    if winner not in times or not 0 < best < math.inf:
+    if medians is None:
+        medians = {config: median_of_medians(by_rank) for config, by_rank in times.items()}
+    fastest = lowest(medians)
+    best = math.inf if fastest is None else medians[fastest]
+    if winner not in times or fastest is None or not 0 < best < math.inf:
         return None
     if medians[winner] == best:
         fastest = winner
     pairs = _timed_both(times[winner], times[fastest])
     return fastest, Slowdown(
         percent=100 * (medians[winner] / best - 1),
-        noise_percent=_noise_percent(pairs.values()) if pairs else None,
+        noise_percent=_noise_percent(pairs) if pairs else None,
         ranks=len(times[winner]),
     )
 
 
-def _timed_both(winner: ByRank, other: ByRank, ranks: Iterable[int] | None = None) -> dict[int, tuple[Times, Times]]:
-    """The times of both configs on the ranks (by default all) on which both worked."""
-    found = ((rank, winner.get(rank), other.get(rank)) for rank in (winner if ranks is None else ranks))
-    return {rank: (w, o) for rank, w, o in found if w and o and w[0] > 0 and o[0] > 0}
+def lowest(medians: Mapping[str, float]) -> str | None:
+    """The config with the lowest median; of equal ones the smallest text, compared byte by byte. None without any."""
+    return min(medians, key=lambda text: (medians[text], text.encode()), default=None)
+
+
+def _timed_both(winner: ByRank, other: ByRank) -> list[tuple[Times, Times]]:
+    """The times of both configs on the ranks on which both worked."""
+    return [(w, o) for rank, w in winner.items() if w and (o := other.get(rank)) and w[0] > 0 and o[0] > 0]
 
 
 # See docs/decisions.md, D29.
 def _noise_percent(pairs: Iterable[tuple[Times, Times]]) -> float | None:
     """None if the percentiles of no pair were kept."""
     widths = [
-        (max(0.0, w[2] - w[1]) + max(0.0, o[2] - o[1])) / 2 / w[0]
-        for w, o in pairs
-        if w[1] > -math.inf and o[1] > -math.inf  # not NaN, in half of the time of `isnan`
+        ((w80 - w20 if w80 > w20 else 0.0) + (o80 - o20 if o80 > o20 else 0.0)) / 2 / median
+        for (median, w20, w80), (_, o20, o80) in pairs
+        if w20 > -math.inf and o20 > -math.inf  # not NaN, in half of the time of `isnan`
     ]
     return 100 * statistics.median(widths) if widths else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -51,7 +52,7 @@ class ConfigVotes:
     @property
     def ranks(self) -> list[int]:
         """The ranks that chose it, of any run, in order."""
-        return sorted({rank for ranks in (self.voters or {}).values() for rank in ranks})
+        return sorted(set(itertools.chain.from_iterable((self.voters or {}).values())))
 
     def to_dict(self) -> dict[str, Any]:
         """The config with its votes as JSON holds it."""
@@ -239,7 +240,7 @@ def _with_bits(entry: EntryVotes, votes: VotesByShape) -> EntryVotes:
 
 def _with_sources(entry: EntryVotes, sources: Sources) -> EntryVotes:
     """An entry with the number of sources behind its votes."""
-    recordings = (recording for choice in entry.choices for recording in choice.recordings)
+    recordings = itertools.chain.from_iterable(choice.recordings for choice in entry.choices)
     return replace(entry, sources=sources.count(entry.kernel, recordings))
 
 

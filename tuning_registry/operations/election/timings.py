@@ -239,7 +239,9 @@ class Timings:
         limit: float | None = None,
     ) -> Counter[int]:
         for block in blocks:
-            found.update(dict.fromkeys(block.configs, len(self._read_of(block, counts[block.entry_id], limit).recordings)))
+            found.update(
+                dict.fromkeys(block.configs, len(self._read_of(block, counts[block.entry_id], limit).recordings))
+            )
         return found
 
     def _limit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,8 +24,11 @@ class Voters:
     def __init__(self, votes: VotesByShape, shapes: Iterable[Shape]) -> None:
         reading = votes.reading
         counting = list(reading.bulk(queries.recordings.whose_recordings(votes.selection)))
-        self._whose = {recording: (run, rank) for run, rank, recording, _ in counting}
-        self._order = {recording: place for place, recording in enumerate(self._whose)}  # by run and rank
+        # By run and rank: the places of recordings, the ranks at these places, and the place after those of each run.
+        self._places = {recording: place for place, (_, _, recording, _) in enumerate(counting)}
+        self._ranks = array("q", [rank for _, rank, _, _ in counting])
+        self._run_ends = {run: place for place, (run, _, _, _) in enumerate(counting, 1)}
+        self._runs = [run for run, _, _, _ in counting]
         self._chosen: dict[tuple[Any, ...], array[int]] = {}
         environments = {recording: environment for _, _, recording, environment in counting}
         for part in in_chunks(votes.entry_ids(shapes)):
@@ -40,10 +44,12 @@ class Voters:
 
     def ranks_by_run(self, shape: Shape, config_id: int | None) -> dict[str, list[int]]:
         """Their ranks by run, both sorted; a project whose curated choices count has no ranks."""
+        places = sorted(map(self._places.__getitem__, self.recordings(shape, config_id)))
         runs: dict[str, list[int]] = {}
-        for recording in sorted(self.recordings(shape, config_id), key=self._order.__getitem__):
-            run, rank = self._whose[recording]
-            ranks = runs.setdefault(run, [])
-            if rank != NO_RANK:
-                ranks.append(rank)
+        start = 0
+        while start < len(places):
+            run = self._runs[places[start]]
+            end = bisect.bisect_left(places, self._run_ends[run], start)
+            runs[run] = [rank for rank in map(self._ranks.__getitem__, places[start:end]) if rank != NO_RANK]
+            start = end
         return runs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ from tuning_registry.model.packed_times import unpack_ids
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.medians import Medians
 from tuning_registry.operations.election.timings import Measured, Sample, Timings
-from tuning_registry.rules.evidence import ByConfig, Columns, median_over_ranks
+from tuning_registry.rules.evidence import ByConfig, Columns, lowest, median_over_ranks
 
 T = TypeVar("T")
 # Arch, kernel, lookup key, and the version group: Triton, package, its version, device. The spellings of an entry have
@@ -40,19 +40,21 @@ def by_environment(items: Sequence[T], environments: Sequence[int | None]) -> di
     }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
     """The timings of one shape, by canonical text.
 
     Attributes:
         times: Those of all recordings that count, or of a sample.
         more: The same object, or with further recordings if it is a sample.
+        medians: The median over ranks of every config's median in ms, if `times` has only some of the configs.
         sample: The sample.
         compacted: Whether some times have no percentiles, since a run was compacted.
     """
 
     times: ByConfig
     more: ByConfig
+    medians: Mapping[str, float] | None
     sample: Sample | None
     compacted: bool
 
@@ -155,17 +157,34 @@ class VotesByShape:
         """
         return self._by_text(self.timed.measured(self._counts(shape), percentiles=percentiles))
 
-    def timings_with(self, shape: Shape, groups: Mapping[int, Sequence[int]]) -> Timed:
+    def timings_with(
+        self, shape: Shape, groups: Mapping[int, Sequence[int]], config_ids: Collection[int] | None = None
+    ) -> Timed:
         """The timings of one shape, and the same with those of further recordings.
 
         Args:
             shape: The shape.
             groups: Recordings by config id. If the others are a sample, the timings of these configs are also read for
                 them; of each group, up to 256.
+            config_ids: The configs whose times are needed; the fastest is added. By default all.
         """
-        measured, more, sample = self.timed.measured_with(self._counts(shape), groups)
+        columns = None if config_ids is None else self._columns(shape)
+        medians = None
+        if config_ids is not None and columns is not None and columns.is_by_recording:
+            medians = self._medians[shape]
+            ids = dict(zip(medians, columns.columns, strict=True))
+            config_ids = {*config_ids, *(ids[text] for text in [lowest(medians)] if text is not None)}
+        else:
+            config_ids = None
+        measured, more, sample = self.timed.measured_with(self._counts(shape), groups, config_ids)
         times = self._by_text(measured)
-        return Timed(times, times if more is measured else self._by_text(more), sample, self.timed.compacted)
+        return Timed(
+            times=times,
+            more=times if more is measured else self._by_text(more),
+            medians=medians,
+            sample=sample,
+            compacted=self.timed.compacted,
+        )
 
     def _by_text(self, measured: Measured) -> ByConfig:
         texts = self.config_texts(list(measured))

@@ -14,7 +14,15 @@ from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import ConfigVotes, EntryVotes, split_entries
 from tuning_registry.operations.election.timings import Sample
 from tuning_registry.operations.election.votes_by_shape import Timed, VotesByShape
-from tuning_registry.rules.evidence import ByConfig, Gap, Slowdown, compare, slowdown_of_dissenters, slowdown_of_fleet
+from tuning_registry.rules.evidence import (
+    ByConfig,
+    Gap,
+    Slowdown,
+    compare,
+    slowdown_of_dissenters,
+    slowdown_of_fleet,
+    slower_for,
+)
 
 CONFLICT: Final = "conflict"
 NEAR_TIE: Final = "near-tie"
@@ -114,7 +122,7 @@ def find_costs(store: Store, selection: Selection) -> tuple[list[DisagreementCos
     with store.reading() as reading:
         votes = VotesByShape(reading, selection)
         entries, total = split_entries(votes)
-        costed = [cost_of(entry, timed_of(entry, votes)) for entry in entries]
+        costed = [cost_of(entry, timed_of(entry, votes, every_config=False)) for entry in entries]
     return sorted(costed, key=most_costly_first), total
 
 
@@ -123,13 +131,20 @@ def most_costly_first(found: DisagreementCost) -> tuple[bool, float]:
     return (not found.failed, -found.dissenters.percent if found.dissenters else math.inf)
 
 
-def timed_of(entry: EntryVotes, votes: VotesByShape) -> Timed:
-    """The timings of an entry, and those of the ranks that did not choose the winner."""
+def timed_of(entry: EntryVotes, votes: VotesByShape, *, every_config: bool = True) -> Timed:
+    """The timings of an entry, and those of the ranks that did not choose the winner.
+
+    Args:
+        entry: The entry with the recordings behind each choice.
+        votes: Its votes.
+        every_config: Whether the times of configs are needed that nobody chose and that are not the fastest.
+    """
     winner, *others = entry.choices or (ConfigVotes(config=""),)
     groups = {choice.config_id: choice.recordings for choice in others if choice.config_id is not None}
     if groups and winner.config_id is not None:
         groups[winner.config_id] = ()
-    return votes.timings_with(entry.shape, groups)
+    chosen = {choice.config_id for choice in entry.choices if choice.config_id is not None}
+    return votes.timings_with(entry.shape, groups, None if every_config else chosen)
 
 
 def cost_of(entry: EntryVotes, timed: Timed) -> DisagreementCost:
@@ -142,15 +157,17 @@ def cost_of(entry: EntryVotes, timed: Timed) -> DisagreementCost:
     winner, *others = entry.choices
     times, own = timed.times, timed.more
     mine = own.get(winner.config, {})
-    chosen = {recording: own.get(other.config, {}) for other in others for recording in other.recordings}
-    fleet = slowdown_of_fleet(winner.config, times)
+    chosen = {
+        recording: own.get(other.config, {}) for other in others for recording in other.recordings if recording in mine
+    }
+    fleet = slowdown_of_fleet(winner.config, times, timed.medians)
     return DisagreementCost(
         entry=entry,
         gaps=tuple(_gap(winner.config, other, times, own) for other in others),
         dissenters=slowdown_of_dissenters(mine, chosen),
         fleet=None if fleet is None else fleet[1],
         fastest=None if fleet is None else fleet[0],
-        failed=sum(recording in mine and mine[recording] is None for recording in chosen),
+        failed=sum(mine[recording] is None for recording in chosen),
         sample=timed.sample,
         compacted=timed.compacted,
     )
@@ -161,7 +178,7 @@ def _gap(winner: str, other: ConfigVotes, times: ByConfig, own: ByConfig) -> Gap
     gap = compare(times.get(winner, {}), times.get(other.config, {}), other.recordings)
     if own is times:
         return gap
-    more = compare(own.get(winner, {}), own.get(other.config, {}), other.recordings)
-    if gap is None or more is None:
-        return more
-    return replace(gap, winner_slower_percent=more.winner_slower_percent)
+    mine, its = own.get(winner, {}), own.get(other.config, {})
+    if gap is None:
+        return compare(mine, its, other.recordings)
+    return replace(gap, winner_slower_percent=slower_for(mine, its, other.recordings))
