@@ -147,11 +147,13 @@ def is_positional(key: str) -> bool:
 
 def rank_ranges(ranks: Sequence[int]) -> str:
     """Ranks as people write them: `0-2,5`."""
-    ordered = sorted(set(ranks))
-    gaps = [(before, after) for before, after in itertools.pairwise(ordered) if after != before + 1]
-    starts = [*ordered[:1], *(after for _, after in gaps)]
-    ends = [*(before for before, _ in gaps), *ordered[-1:]]
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+    parts: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if parts and rank == parts[-1][1] + 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

@@ -14,7 +14,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import mul, ne, sub, truediv
+from operator import add, mul, ne, sub, truediv
 from typing import Final
 
 from tuning_registry.errors import FormatError
@@ -101,13 +101,11 @@ class PackedColumns:
         kind, least, _ = self._columns[number]
         if kind == _PLAIN:
             return [0] * (self._length if places is None else len(places))
-        kept: Sequence[int] = self._remainders(number)
-        if places is not None:
-            kept = [kept[place] for place in places]
+        kept = self._remainders(number)
+        found = [tick + least for tick in kept] if places is None else [kept[place] + least for place in places]
         if self._guess is None:
-            return [tick + least for tick in kept]
-        near = self._guess.ticks(number % len(self._guess), places)
-        return [tick + least + by for tick, by in zip(kept, near, strict=True)]
+            return found
+        return list(map(add, found, self._guess.ticks(number % len(self._guess), places)))
 
     def _remainders(self, number: int) -> array[int]:
         """What the ticks of one column have more than the least of them. Most readers need few of the columns."""
