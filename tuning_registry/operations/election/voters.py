@@ -10,7 +10,7 @@ from typing import Any
 from tuning_registry.db import queries
 from tuning_registry.db.reading import in_chunks
 from tuning_registry.db.schema import NO_RANK
-from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, by_environment
+from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, by_environment, recording_ids
 
 
 class Voters:
@@ -33,7 +33,7 @@ class Voters:
         environments = {recording: environment for _, _, recording, environment in counting}
         for part in in_chunks(votes.entry_ids(shapes)):
             for entry, config, text in reading.bulk(queries.votes.who_voted(votes.selection, part)):
-                ids = array("q", map(int, text.split(",")))
+                ids = array("q", recording_ids(text))
                 for environment, these in by_environment(ids, list(map(environments.get, ids))).items():
                     shape = votes.shape_in(entry, environment)
                     self._chosen.setdefault((*shape, config), array("q")).extend(these)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from array import array
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tuning_registry.db import queries
-from tuning_registry.db.reading import Row
+from tuning_registry.db.reading import Row, in_chunks
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.store import Store
 from tuning_registry.errors import printable
@@ -19,8 +18,15 @@ from tuning_registry.model.results import Result, rounded
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.tally import check_packages
 from tuning_registry.operations.election.timings import MOST_RECORDINGS
-from tuning_registry.operations.election.votes_by_shape import Shape, VotesByShape, by_environment, shape_of
+from tuning_registry.operations.election.votes_by_shape import (
+    Shape,
+    VotesByShape,
+    by_environment,
+    recording_ids,
+    shape_of,
+)
 from tuning_registry.operations.mixed_code import MixedCode, find_mixed_code
+from tuning_registry.operations.reports.rank_ratios import Ratios
 from tuning_registry.rules.audits import alone
 from tuning_registry.rules.outliers import Spread, spread_of
 from tuning_registry.wording import count_of
@@ -32,6 +38,7 @@ OTHER_CODE: Final = "other code"
 OTHER_RESULTS: Final = "other results"
 LEAST_RATIO: Final = 0.04  # of the median ratio: ranks closer to the fleet are never outliers
 LEAST_SHARE: Final = 0.10  # of a rank's votes
+_ENTRIES: Final = 50  # whose votes are read at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -144,7 +151,7 @@ class _Count:
     other_code: int = 0
     audited: int = 0
     other_results: int = 0
-    ratios: array[float] = field(default_factory=lambda: array("d"))
+    ratios: Sequence[float] = ()
 
 
 def compare_ranks(store: Store, selection: Selection) -> Fleet:
@@ -154,7 +161,7 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
     share of dissenting votes is more than 3 scaled MADs, and at least 10 points, above the median share
     (`outliers.spread_of` cites the rule); or if it ran a kernel from other code than most ranks of its run; or if its
     audits differ from those of most ranks of equal inputs. Winners are decided by votes alone, without pins and bans. Timings
-    that only one rank has are left out. Votes and timings are read one entry at a time. Of more than 1,024 recordings,
+    that only one rank has are left out. Votes and timings are read a few entries at a time. Of more than 1,024 recordings,
     only the times of the elected config of each entry are compared.
 
     The `ranks` of the selection choose which ranks are returned. They are still compared with all others.
@@ -169,15 +176,15 @@ def compare_ranks(store: Store, selection: Selection) -> Fleet:
         check_packages(votes)
         winners = {shape_of(row): row["config_id"] for row in votes.winners()}
         counts = {recording: _Count() for recording in votes.environments}
-        ratios = {recording: count.ratios for recording, count in counts.items()}
-        cast: Counter[int] = Counter()
-        dissenting: Counter[int] = Counter()
+        ratios = Ratios(counts)
         elected_only, counting = len(counts) > MOST_RECORDINGS, votes.environments.keys()
         for entry_ids in votes.spellings.values():
-            _count_votes(votes, entry_ids, winners, cast, dissenting)
             _add_ratios(votes, entry_ids, counting, winners, ratios, elected_only=elected_only)
+        cast, dissenting = _count_votes(votes, winners)
         for recording, number in cast.items():
             counts[recording].votes, counts[recording].dissenting = number, dissenting[recording]
+        for recording, its in ratios.by_recording().items():
+            counts[recording].ratios = its
         facts = reading.rows(queries.recordings.facts(selection))
         mixed = find_mixed_code(reading, selection)
         _count_results(votes, counts)
@@ -204,26 +211,23 @@ def _count_other_code(mixed: Iterable[MixedCode], facts: Iterable[Row], counts: 
             by_place[kernel.run, rank].other_code += 1
 
 
-def _count_votes(
-    votes: VotesByShape,
-    entry_ids: Sequence[int],
-    winners: Mapping[Shape, int],
-    cast: Counter[int],
-    dissenting: Counter[int],
-) -> None:
-    """Each recording's votes on one key, and those that are not for the winner of its version group."""
-    for entry in entry_ids:
-        elected: dict[int, int | None] = {}
-        for _, config, text in votes.reading.bulk(queries.votes.who_voted(votes.selection, [entry])):
-            ids = list(map(int, text.split(",")))
+def _count_votes(votes: VotesByShape, winners: Mapping[Shape, int]) -> tuple[Counter[int], Counter[int]]:
+    """Each recording's votes, and those that are not for the winner of the entry's version group."""
+    cast: Counter[int] = Counter()
+    dissenting: Counter[int] = Counter()
+    elected: dict[tuple[int, int], int | None] = {}
+    for part in in_chunks([entry for spellings in votes.spellings.values() for entry in spellings], _ENTRIES):
+        for entry, config, text in votes.reading.bulk(queries.votes.who_voted(votes.selection, part)):
+            ids = recording_ids(text)
             for environment, voters in by_environment(ids, list(map(votes.environments.get, ids))).items():
-                if environment not in elected:
-                    elected[environment] = winners.get(votes.shape_in(entry, environment))
-                winner = elected[environment]
+                if (entry, environment) not in elected:
+                    elected[entry, environment] = winners.get(votes.shape_in(entry, environment))
+                winner = elected[entry, environment]
                 if winner is not None:  # else a package filter leaves the entry out
                     cast.update(voters)
                     if config != winner:
                         dissenting.update(voters)
+    return cast, dissenting
 
 
 # See docs/decisions.md, D113.
@@ -232,7 +236,7 @@ def _add_ratios(
     entry_ids: Sequence[int],
     counting: AbstractSet[int],
     winners: Mapping[Shape, int],
-    ratios: Mapping[int, array[float]],
+    ratios: Ratios,
     *,
     elected_only: bool,
 ) -> None:
@@ -258,8 +262,7 @@ def _add_ratios(
     for recordings, medians in timed.values():
         middle = statistics.median(medians) if len(medians) > 1 else 0.0
         if middle > 0:
-            appended = map(array.append, map(ratios.__getitem__, recordings), [one / middle for one in medians])
-            deque(appended, maxlen=0)  # runs it: millions of values, in half of the time of a loop
+            ratios.add(recordings, [median / middle for median in medians])
 
 
 def _rank(row: Row, count: _Count) -> Rank:
