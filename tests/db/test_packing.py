@@ -27,9 +27,11 @@ from tuning_registry.db.url import parse_url
 from tuning_registry.model.packed_times import unpack_ids
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election import timings
+from tuning_registry.operations.election.tally import split_entries
+from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
-from tuning_registry.operations.reports.costs import find_costs
+from tuning_registry.operations.reports.costs import cost_of, find_costs, timed_of
 from tuning_registry.operations.reports.explain import explain
 from tuning_registry.operations.reports.ranks import compare_ranks
 from tuning_registry.operations.reports.status import describe_status
@@ -289,6 +291,24 @@ def test_large_fleets_are_judged_by_a_stated_sample(
     withdraw_run(store, "fleet", list(range(12, 60)))
     assert note not in cli("disagreements", "--cost").stderr
     restore_run(store, "fleet", list(range(12, 60)))
+
+
+@pytest.mark.parametrize("most", [10**6, 20])
+@pytest.mark.usefixtures("small")
+def test_a_cost_is_the_same_whether_all_configs_are_read_or_few(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(timings, "MOST_RECORDINGS", most)
+    take(store, *write_fleet(tmp_path, 30), run=None)
+    with store.reading() as reading:
+        votes = VotesByShape(reading, Selection())
+        entries, _ = split_entries(votes)
+        few = [timed_of(entry, votes, every_config=False) for entry in entries]
+        found = [cost_of(entry, timed) for entry, timed in zip(entries, few, strict=True)]
+        assert found == [cost_of(entry, timed_of(entry, votes)) for entry in entries]
+    assert len(found) == 3
+    assert any(len(timed.times) < len(timed.medians or ()) for timed in few)
+    assert all((one.sample is None) == (most > 30) for one in found)
 
 
 KILLED = """
