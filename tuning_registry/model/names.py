@@ -147,13 +147,16 @@ def is_positional(key: str) -> bool:
 
 def rank_ranges(ranks: Sequence[int]) -> str:
     """Ranks as people write them: `0-2,5`."""
-    parts: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+    parts: list[tuple[int, int]] = []
+    ordered = sorted(set(ranks))
+    start = last = ordered[0] if ordered else 0
+    for rank in ordered[1:]:
+        if rank != last + 1:
+            parts.append((start, last))
+            start = rank
+        last = rank
+    parts += [(start, last)] if ordered else []
+    return ",".join([str(a) if a == b else f"{a}-{b}" for a, b in parts])
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

@@ -26,7 +26,7 @@ class Voters:
         counting = list(reading.bulk(queries.recordings.whose_recordings(votes.selection)))
         # By run and rank: the places of recordings, the ranks at these places, and the place after those of each run.
         self._places = {recording: place for place, (_, _, recording, _) in enumerate(counting)}
-        self._ranks = array("q", [rank for _, rank, _, _ in counting])
+        self._ranks = [rank for _, rank, _, _ in counting]  # a list, so that all answers share its numbers
         self._run_ends = {run: place for place, (run, _, _, _) in enumerate(counting, 1)}
         self._runs = [run for run, _, _, _ in counting]
         self._chosen: dict[tuple[Any, ...], array[int]] = {}

@@ -175,10 +175,10 @@ def cost_of(entry: EntryVotes, timed: Timed) -> DisagreementCost:
 
 def _gap(winner: str, other: ConfigVotes, times: ByConfig, own: ByConfig) -> Gap | None:
     """How a choice compares with the winner: over the ranks of `times`, and over those that chose it in `own`."""
-    gap = compare(times.get(winner, {}), times.get(other.config, {}), other.recordings)
-    if own is times:
-        return gap
     mine, its = own.get(winner, {}), own.get(other.config, {})
+    if own is times:
+        return compare(mine, its, other.recordings)
+    gap = compare(times.get(winner, {}), times.get(other.config, {}), ())
     if gap is None:
         return compare(mine, its, other.recordings)
     return replace(gap, winner_slower_percent=slower_for(mine, its, other.recordings))
