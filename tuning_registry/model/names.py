@@ -147,16 +147,11 @@ def is_positional(key: str) -> bool:
 
 def rank_ranges(ranks: Sequence[int]) -> str:
     """Ranks as people write them: `0-2,5`."""
-    parts: list[tuple[int, int]] = []
     ordered = sorted(set(ranks))
-    start = last = ordered[0] if ordered else 0
-    for rank in ordered[1:]:
-        if rank != last + 1:
-            parts.append((start, last))
-            start = rank
-        last = rank
-    parts += [(start, last)] if ordered else []
-    return ",".join([str(a) if a == b else f"{a}-{b}" for a, b in parts])
+    starts = [place for place, (one, two) in enumerate(itertools.pairwise(ordered), 1) if two != one + 1]
+    firsts = ordered[:1] + [ordered[place] for place in starts]
+    lasts = [ordered[place - 1] for place in starts] + ordered[-1:]
+    return ",".join([str(a) if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True)])
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
