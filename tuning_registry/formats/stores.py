@@ -6,7 +6,9 @@ Credentials, endpoints and retries are those of that package.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,10 +16,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import unquote
 
-from tuning_registry.errors import FileError, UsageError
+from tuning_registry.errors import FileError, RegistryError, UsageError
 from tuning_registry.locations import DRIVERS, is_url
 
 if TYPE_CHECKING:
@@ -149,6 +151,25 @@ def place_of(location: str | Path | StorePath | Any) -> Place:
     return StorePath(scheme, key)
 
 
+def is_table(place: StorePath) -> bool:
+    """Whether a URL names a table, and not a folder of tables; asking the store would take a request."""
+    return place.suffix == ".json"
+
+
+def package_of(scheme: str) -> tuple[str, str]:
+    """The package for a scheme of URLs, and what to install to get it.
+
+    Raises:
+        UsageError: fsspec does not know it.
+    """
+    if scheme in _EXTRAS:
+        extra, package = _EXTRAS[scheme]
+        return package, f"'tuning-registry[{extra}]'"
+    if find_spec("fsspec") is not None and scheme not in import_module("fsspec").available_protocols():
+        raise UsageError(f"fsspec does not know {scheme}://; expected a store such as s3://, gs:// or abfs://")
+    return "fsspec", "fsspec"
+
+
 def read_object(place: StorePath, limit: int) -> bytes:
     """The first `limit` bytes of an object.
 
@@ -176,6 +197,20 @@ def write_object(place: StorePath, data: bytes) -> None:
         FileError: It cannot be written.
     """
     _asked(place, "written", lambda system, path: system.pipe_file(path, data))
+
+
+def store_input(url: str) -> None:
+    """Put stdin into an object, at low priority; ends the process, after writing to stdout why it could not.
+
+    A training job starts a process for this.
+    """
+    os.nice(10)
+    try:
+        write_object(cast("StorePath", place_of(url)), sys.stdin.buffer.read())
+    except RegistryError as error:
+        os.write(1, str(error).encode(errors="replace"))
+        os._exit(1)
+    os._exit(0)  # without waiting for the threads of the store's package
 
 
 def delete_object(place: StorePath) -> None:
@@ -306,15 +341,20 @@ def _file_system(place: StorePath) -> tuple[Any, str]:
         core = import_module("fsspec.core")
         system, path = core.url_to_fs(str(place))
     except ImportError as error:
-        extra, package = _EXTRAS.get(place.scheme, ("", error.name or "fsspec"))
-        install = f"'tuning-registry[{extra}]'" if extra else package
+        package, install = package_of(place.scheme)
+        if package == "fsspec" and error.name:
+            package = install = error.name
         why = "is not installed" if find_spec(package) is None else f"cannot be imported: {error.__cause__ or error}"
         raise FileError(
             f"{place}: {place.scheme}:// needs the package {package}, which {why}; run: pip install {install}"
         ) from error
     except ValueError as error:
-        raise FileError(f"{place}: fsspec does not know {place.scheme}://; expected a store such as s3://, gs:// or "
-                        "abfs://") from error  # fmt: skip
+        what = f"fsspec does not accept this URL: {error}"
+        try:
+            package_of(place.scheme)
+        except UsageError as fault:
+            what = str(fault)
+        raise FileError(f"{place}: {what}") from error
     return system, str(path)
 
 
