@@ -38,6 +38,7 @@ LIMIT_S: Final = 60.0
 _AHEAD: Final = 64  # objects that are fetched before they are needed; each takes a round trip
 _AT_ONCE: Final = 16
 _DAMAGED: Final = re.compile(rf"({'|'.join([*_EXTRAS, 'memory', 'file'])}):/?(?!/)")
+_NO_BUCKET: Final = "there is no bucket {}; check its name and the account"
 _PASSWORD: Final = re.compile(r"[^/]*:[^/]*@")
 
 
@@ -247,7 +248,10 @@ def matching_objects(pattern: StorePath, has_magic: Callable[[str], bool]) -> li
         raise FileError(f"{pattern}: the name of the bucket cannot be a pattern")
     below = "/".join(parts[plain:])
     base = StorePath(pattern.scheme, PurePosixPath(*parts[:plain]))
-    return _listed(base, lambda system, path: system.glob(f"{path.rstrip('/')}/{below}"))
+    found = _listed(base, lambda system, path: system.glob(f"{path.rstrip('/')}/{below}"))
+    if not found and _is_missing(_bucket_of(pattern)):
+        raise FileError(f"{pattern}: cannot be listed: {_NO_BUCKET.format(_bucket_of(pattern).name)}")
+    return found
 
 
 def fetch_ahead(
@@ -361,16 +365,19 @@ def _file_system(place: StorePath) -> tuple[Any, str]:
 def _reason(place: StorePath, error: Exception) -> str:
     """Why a request failed, and what to do about it."""
     if isinstance(error, FileNotFoundError):
-        bucket = StorePath(place.scheme, PurePosixPath(place.key.parts[0]))
-        if bucket != place and _is_missing(bucket):
-            return f"there is no bucket {bucket.name}; check its name and the account"
-        return "it does not exist" if bucket != place else "there is no such bucket; check its name and the account"
+        bucket = _bucket_of(place)
+        is_missing = bucket == place or _is_missing(bucket)
+        return _NO_BUCKET.format(bucket.name) if is_missing else "it does not exist"
     if isinstance(error, PermissionError):
         return "access denied; check the credentials, and that they may do this in the bucket"
     text = " ".join(str(error).split())
     if "Credential" in type(error).__name__:  # botocore, google-auth and azure-identity each have such classes
         return f"no usable credentials ({text}); set them as for the store's own tools"
     return f"{text or type(error).__name__}; try again later if the store is busy or down"
+
+
+def _bucket_of(place: StorePath) -> StorePath:
+    return StorePath(place.scheme, PurePosixPath(place.key.parts[0]))
 
 
 def _is_missing(bucket: StorePath) -> bool:
