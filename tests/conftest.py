@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pwd
@@ -81,15 +82,15 @@ def object_store() -> Iterator[int]:
 @pytest.fixture
 def bucket(object_store: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     """An empty bucket, for this process and those that it starts."""
-    import s3fs
+    instances = importlib.import_module("s3fs").S3FileSystem
 
     store = FaultyStore(object_store)
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": store.url}.items():
         monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()  # the instances have the endpoint of another test
+    instances.clear_instance_cache()  # the instances have the endpoint of another test
     yield Bucket(object_store, store)
     store.close()
-    s3fs.S3FileSystem.clear_instance_cache()
+    instances.clear_instance_cache()
 
 
 @dataclass

@@ -69,14 +69,16 @@ class Bucket:
         """The object, from the server itself."""
         return self._ask("GET", f"/{key}")
 
-    def keys(self) -> list[str]:
+    def list_keys(self) -> list[str]:
         return re.findall("<Key>([^<]*)</Key>", self._ask("GET", "?list-type=2").decode())
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         # Signatures are not checked, but a private object is refused to whoever sends none.
         signed = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
-        connection.request(method, f"/{self.name}{path}", body, {"Authorization": signed, "Host": f"127.0.0.1:{self.port}"})
+        connection.request(
+            method, f"/{self.name}{path}", body, {"Authorization": signed, "Host": f"127.0.0.1:{self.port}"}
+        )
         answer = connection.getresponse()
         data = answer.read()
         assert answer.status < 300, (answer.status, data)
@@ -146,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._pass_on(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
-    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _answer
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _answer  # noqa: N815 - the names of http.server
 
     def _misbehave(self, fault: str) -> None:
         length = int(self.headers.get("Content-Length", 0))

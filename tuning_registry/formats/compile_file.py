@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tuning_registry.errors import FormatError, TableError, describe
 from tuning_registry.formats.files import MAX_FILE_BYTES, parse_json, read_bytes
-from tuning_registry.formats.stores import Place
+from tuning_registry.formats.stores import P, Place
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.names import check_text
 from tuning_registry.model.specializations import Specialization
@@ -85,7 +85,7 @@ class CompileData:
         return (dump_json(document, indent=1, sort_keys=False) + "\n").encode()
 
 
-def compile_file_of(table: Place, digest: str) -> Place:
+def compile_file_of(table: P, digest: str) -> P:
     """The file of a table: `sm90.json` of digest `53e442ce1c8e6f09...` has `sm90.53e442ce1c8e6f09.compile` beside it."""
     return table.with_name(f"{table.stem}.{digest[:_DIGITS]}{SUFFIX}")
 

@@ -113,6 +113,7 @@ class StorePath:
 
 
 Place = Path | StorePath
+P = TypeVar("P", Path, StorePath, Path | StorePath)
 
 
 def place_of(location: str | Path | StorePath | Any) -> Place:
@@ -200,12 +201,12 @@ def write_object(place: StorePath, data: bytes) -> None:
     _asked(place, "written", lambda system, path: system.pipe_file(path, data))
 
 
-def store_input(url: str) -> None:
-    """Put stdin into an object, at low priority; ends the process, after writing to stdout why it could not.
+def store_input(url: str, niceness: int) -> None:
+    """Put stdin into an object; ends the process, after writing to stdout why it could not.
 
     A training job starts a process for this.
     """
-    os.nice(10)
+    os.nice(niceness)
     try:
         write_object(cast("StorePath", place_of(url)), sys.stdin.buffer.read())
     except RegistryError as error:
@@ -370,7 +371,7 @@ def _reason(place: StorePath, error: Exception) -> str:
         return _NO_BUCKET.format(bucket.name) if is_missing else "it does not exist"
     if isinstance(error, PermissionError):
         return "access denied; check the credentials, and that they may do this in the bucket"
-    text = " ".join(str(error).split())
+    text = " ".join(str((error.strerror if isinstance(error, OSError) else None) or error).split()).rstrip(".")
     if "Credential" in type(error).__name__:  # botocore, google-auth and azure-identity each have such classes
         return f"no usable credentials ({text}); set them as for the store's own tools"
     return f"{text or type(error).__name__}; try again later if the store is busy or down"

@@ -24,7 +24,7 @@ _BOOT: Final = """
 import json, sys
 sys.path[:] = json.loads(sys.stdin.buffer.readline())
 from tuning_registry.formats.stores import store_input
-store_input(sys.argv[1])
+store_input(sys.argv[1], int(sys.argv[2]))
 """
 
 
@@ -58,11 +58,12 @@ class Uploads:
         if not sys.executable:
             raise FileError("the path of the Python interpreter is not known")
         paths = json.dumps([str(Path(entry).absolute()) for entry in sys.path]).encode()
+        niceness = "10" if wait_s >= UPLOAD_S else "0"  # at the end of the job there is no step to slow down
         with self._lock:
             if self._process is not None:
                 self._process.kill()
             process = self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of ours
-                [sys.executable, "-c", _BOOT, str(place)],
+                [sys.executable, "-c", _BOOT, str(place), niceness],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
