@@ -12,14 +12,16 @@ from tests.runtime.fakes import ARCH, KEY, NAME, autotuner, launch, launched, st
 from tuning_registry import load
 from tuning_registry.errors import FormatError, LaunchError, PolicyError
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install, uninstall
+from tuning_registry.runtime.job.devices import Device
 from tuning_registry.runtime.policies.options import policy_from_environment
 
 URL = f"memory://bucket/tables/{ARCH}.json"
 
 
 @pytest.fixture
-def memory() -> Iterator[Any]:
-    """A store in this process; no launch may ask it."""
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A store in this process, which has a device."""
+    monkeypatch.setattr("tuning_registry.runtime.job.devices.Devices._detect", lambda self: [Device(ARCH)])
     store = fsspec.filesystem("memory")
     store.store.clear()
     yield store
