@@ -43,9 +43,7 @@ def test_a_table_in_a_store_pins_and_is_read_at_install_alone(memory: Any, tmp_p
     assert not coverage_report().misses
 
 
-def test_the_environment_separates_urls_by_colons(
-    memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_separates_urls_by_colons(memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_table(memory, tmp_path)
     monkeypatch.setenv("TUNING_REGISTRY_MODE", "pinned")
     monkeypatch.setenv("TUNING_REGISTRY_TABLE_PATH", f"{tmp_path}:memory://bucket/tables:{tmp_path}")
@@ -125,6 +123,7 @@ def test_load_never_raises_for_a_store(memory: Any, tmp_path: Path, caplog: pyte
     [
         ("record_path", "s3://bucket", r"expected a prefix of object names \(s3://bucket/folder/name\)"),
         ("record_path", "s3://bucket/run/", r"expected a prefix of object names \(s3://bucket/folder/name\)"),
+        ("record_path", "memory://bucket/rec", "expected the URL of a store that outlives the process"),
         ("record_path", "mysql://host/name", "fsspec does not know mysql://"),
         ("record_path", "s3://me:secret@bucket/x", "a s3:// URL holds a password; remove it"),
         ("table_path", "sqlite:///x.db", "found the URL of a database"),

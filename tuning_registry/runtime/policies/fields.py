@@ -122,6 +122,8 @@ def check_record_path(value: object) -> StrPath | None:
         _check_url(text)
     elif is_url(text):
         place = _store_or_path(text)
+        if text.startswith("memory://"):
+            raise FormatError("expected the URL of a store that outlives the process, found memory://")
         if text.endswith("/") or text.count("/") < 3:
             raise FormatError(f"expected a prefix of object names (s3://bucket/folder/name), found {place}")
         return place
