@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from tuning_registry.formats import stores
 from tuning_registry.formats.files import read_bytes, write_atomically
 from tuning_registry.formats.recordings import parse_recording
 from tuning_registry.formats.stores import place_of
+from tuning_registry.runtime.recording.uploads import Uploads
 
 OLD, NEW = b'{"old": 1}', b'{"new": 1}' * 500_000  # larger than the buffers of sockets
 
@@ -89,8 +92,8 @@ def test_rank_uploads_at_its_end(bucket: Bucket, tmp_path: Path) -> None:
     said, log = Rank(f"{bucket.url}/run/rec", tmp_path).ended()
     (key,) = bucket.list_keys()
     recording = parse_recording(bucket.get(key), key)
-    assert key.startswith("run/rec.job.")
-    assert key.endswith(".rank3.json")
+    # With the id: an attempt in a restarted pod may have the same host and process id, and finds no file of the first.
+    assert re.fullmatch(rf"run/rec\.job\..*\.\d+-{recording.header.id[:8]}\.rank3\.json", key)
     assert len(recording.votes["sm90"]["json.k"]) == 50
     assert (said["file"], said["faults"], said["loaded"]) == ("", {}, [])
     assert log == []
@@ -136,23 +139,24 @@ def test_rank_outlives_a_store_that_is_busy_for_a_while(bucket: Bucket, tmp_path
     assert len(bucket.list_keys()) == 1
 
 
+def test_a_later_upload_ends_the_one_before(bucket: Bucket, tmp_path: Path) -> None:
+    """An older state that is still under way must not come last, and its end is not an error."""
+    uploads = Uploads(lambda: tmp_path / "rec.rank0.json")
+    url, outcomes = f"{bucket.url}/run/rec", []
+    bucket.store.fault, bucket.store.times = "silent", 1
+    first = threading.Thread(target=lambda: outcomes.append(uploads.append_hand_in(url, "", OLD, 60.0)))
+    first.start()
+    assert bucket.store.reached.wait(60)
+    uploads.append_hand_in(url, "", NEW, 60.0)
+    first.join(10)
+    assert outcomes == [None]
+    assert bucket.get("run/rec.rank0.json") == NEW
+
+
 def test_rank_without_the_package_of_its_store(tmp_path: Path) -> None:
     _, log = Rank("gs://bucket/run/rec", tmp_path).ended()
     assert "gs:// needs the package gcsfs, which is not installed" in log[0]
     assert len(list(tmp_path.rglob("*.rank3.json"))) == 1
-
-
-def test_attempts_in_one_pod_do_not_replace_each_other(bucket: Bucket, tmp_path: Path) -> None:
-    """They may have equal process ids, and every attempt an empty disk."""
-    for attempt in ("first", "second"):
-        prelude = RANK.replace("import json,", "import os; os.getpid = lambda: 77\nimport json,", 1)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(tmp_path / attempt)}
-        done = subprocess.run(
-            [sys.executable, "-c", prelude, f"{bucket.url}/rec", "600", "20"], env=environment, input="\n", text=True,
-            capture_output=True, timeout=120, check=True,
-        )  # fmt: skip
-        assert json.loads(done.stdout)["file"] == "", done.stderr
-    assert len(bucket.list_keys()) == 2
 
 
 @pytest.mark.parametrize("fault", ["stuck", "cut"])

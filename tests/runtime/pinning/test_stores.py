@@ -11,7 +11,10 @@ import pytest
 from tests.runtime.fakes import ARCH, KEY, NAME, autotuner, launch, launched, stored, three, write_table
 from tuning_registry import load
 from tuning_registry.errors import FormatError, LaunchError, PolicyError
+from tuning_registry.formats.compile_file import compile_file_of
+from tuning_registry.formats.stores import place_of
 from tuning_registry.runtime import AutotunePolicy, coverage_report, install, uninstall
+from tuning_registry.runtime.compile_ahead.background import _file_of
 from tuning_registry.runtime.job.devices import Device
 from tuning_registry.runtime.policies.options import policy_from_environment
 
@@ -107,6 +110,15 @@ def test_expect_digest_holds_for_stores(memory: Any, tmp_path: Path) -> None:
     put_table(memory, tmp_path, place=1)
     with pytest.raises(PolicyError, match=f"{URL} has the selection digest"):
         install(mode="pinned", table_path=URL, arch=ARCH, expect_digest=digest[:16])
+
+
+def test_compile_data_is_looked_for_next_to_the_table(memory: Any, tmp_path: Path) -> None:
+    put_table(memory, tmp_path)
+    table = load(ARCH, URL)
+    assert _file_of(table) is None
+    name = compile_file_of(place_of(URL), table.digest)
+    memory.pipe_file(str(name), b"")
+    assert str(_file_of(table)) == f"memory://bucket/tables/{ARCH}.{table.digest[:16]}.compile"
 
 
 def test_load_never_raises_for_a_store(memory: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
