@@ -93,7 +93,7 @@ def test_rank_uploads_at_its_end(bucket: Bucket, tmp_path: Path) -> None:
     (key,) = bucket.list_keys()
     recording = parse_recording(bucket.get(key), key)
     # With the id: an attempt in a restarted pod may have the same host and process id, and finds no file of the first.
-    assert re.fullmatch(rf"run/rec\.job\..*\.\d+-{recording.header.id[:8]}\.rank3\.json", key)
+    assert re.fullmatch(rf"run/rec\.job\..*\.\d+-{str(recording.header.id)[:8]}\.rank3\.json", key)
     assert len(recording.votes["sm90"]["json.k"]) == 50
     assert (said["file"], said["faults"], said["loaded"]) == ("", {}, [])
     assert log == []
@@ -142,14 +142,17 @@ def test_rank_outlives_a_store_that_is_busy_for_a_while(bucket: Bucket, tmp_path
 def test_a_later_upload_ends_the_one_before(bucket: Bucket, tmp_path: Path) -> None:
     """An older state that is still under way must not come last, and its end is not an error."""
     uploads = Uploads(lambda: tmp_path / "rec.rank0.json")
-    url, outcomes = f"{bucket.url}/run/rec", []
+    url, ended = f"{bucket.url}/run/rec", threading.Event()
     bucket.store.fault, bucket.store.times = "silent", 1
-    first = threading.Thread(target=lambda: outcomes.append(uploads.append_hand_in(url, "", OLD, 60.0)))
-    first.start()
+
+    def upload() -> None:
+        uploads.append_hand_in(url, "", OLD, 60.0)
+        ended.set()
+
+    threading.Thread(target=upload).start()
     assert bucket.store.reached.wait(60)
     uploads.append_hand_in(url, "", NEW, 60.0)
-    first.join(10)
-    assert outcomes == [None]
+    assert ended.wait(10)
     assert bucket.get("run/rec.rank0.json") == NEW
 
 

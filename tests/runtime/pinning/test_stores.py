@@ -1,11 +1,11 @@
 """Tables in object stores: read once, at install, under the rules for local paths."""
 
+import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from tests.runtime.fakes import ARCH, KEY, NAME, autotuner, launch, launched, stored, three, write_table
@@ -25,7 +25,7 @@ URL = f"memory://bucket/tables/{ARCH}.json"
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A store in this process, which has a device."""
     monkeypatch.setattr("tuning_registry.runtime.job.devices.Devices._detect", lambda self: [Device(ARCH)])
-    store = fsspec.filesystem("memory")
+    store = importlib.import_module("fsspec").filesystem("memory")
     store.store.clear()
     yield store
     store.store.clear()
