@@ -26,6 +26,7 @@ from tuning_registry.formats import stores
 from tuning_registry.formats.files import read_bytes, write_atomically
 from tuning_registry.formats.recordings import parse_recording
 from tuning_registry.formats.stores import place_of
+from tuning_registry.operations.ingest.ahead import fetch_ahead
 from tuning_registry.runtime.recording.uploads import Uploads
 
 OLD, NEW = b'{"old": 1}', b'{"new": 1}' * 500_000  # larger than the buffers of sockets
@@ -230,8 +231,8 @@ def test_slow_store_is_read(bucket: Bucket, tmp_path: Path) -> None:
     read_bytes(place_of(f"{bucket.url}/run/rec.rank0.json"))  # loads the packages
     bucket.store.delay_s = 0.2
     began = time.monotonic()
-    found = [read() for _, read in stores.fetch_ahead([place_of(f"{bucket.url}/run/rec.rank{n}.json") for n in range(40)],
-                                                      read_bytes) if read]  # fmt: skip
+    places = [place_of(f"{bucket.url}/run/rec.rank{number}.json") for number in range(40)]
+    found = [fetched() for _, fetched in fetch_ahead(places) if fetched]
     assert len(found) == 40
     assert time.monotonic() - began < 4
 

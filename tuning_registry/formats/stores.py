@@ -10,20 +10,16 @@ import os
 import re
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import unquote
 
 from tuning_registry.errors import FileError, RegistryError, UsageError
 from tuning_registry.locations import DRIVERS, is_url
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -35,8 +31,6 @@ _EXTRAS: Final = {
 }
 # How long a request may take with all the retries of the store's package, which alone can take many minutes.
 LIMIT_S: Final = 60.0
-_AHEAD: Final = 64  # objects that are fetched before they are needed; each takes a round trip
-_AT_ONCE: Final = 16
 _DAMAGED: Final = re.compile(rf"({'|'.join([*_EXTRAS, 'memory', 'file'])}):/?(?!/)")
 _NO_BUCKET: Final = "there is no bucket {}; check its name and the account"
 _PASSWORD: Final = re.compile(r"[^/]*:[^/]*@")
@@ -253,31 +247,6 @@ def matching_objects(pattern: StorePath, has_magic: Callable[[str], bool]) -> li
     if not found and _is_missing(_bucket_of(pattern)):
         raise FileError(f"{pattern}: cannot be listed: {_NO_BUCKET.format(_bucket_of(pattern).name)}")
     return found
-
-
-def fetch_ahead(
-    sources: Iterable[T], read: Callable[[StorePath], bytes]
-) -> Iterator[tuple[T, Callable[[], bytes] | None]]:
-    """Each source in order; for an object, with a function that returns its bytes, which are fetched ahead of time.
-
-    Args:
-        sources: Objects, and others.
-        read: Reads an object.
-    """
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  # only for stores
-
-    waiting: deque[tuple[T, Future[bytes] | None]] = deque()
-    with ThreadPoolExecutor(_AT_ONCE) as pool:  # starts no thread before it has work
-        for source in sources:
-            waiting.append((source, pool.submit(read, source) if isinstance(source, StorePath) else None))
-            while waiting and (waiting[0][1] is None or len(waiting) > _AHEAD):
-                yield _with_result(*waiting.popleft())
-        while waiting:
-            yield _with_result(*waiting.popleft())
-
-
-def _with_result(source: T, future: Future[bytes] | None) -> tuple[T, Callable[[], bytes] | None]:
-    return source, None if future is None else future.result
 
 
 def _kind(place: StorePath) -> str | None:

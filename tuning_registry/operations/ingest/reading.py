@@ -8,12 +8,12 @@ from dataclasses import replace
 from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.errors import RegistryError, UsageError
 from tuning_registry.formats.fast_reader import QuickReader
-from tuning_registry.formats.files import read_bytes
 from tuning_registry.formats.plugin import ToolFile
 from tuning_registry.formats.recordings import parse_recording
-from tuning_registry.formats.stores import Place, fetch_ahead
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.triton_cache import TritonCache, read_cache
 from tuning_registry.model.records import Recording
+from tuning_registry.operations.ingest.ahead import fetch_ahead
 from tuning_registry.operations.ingest.attribution import Attribution
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.sources import JSON, Source
@@ -52,7 +52,7 @@ class SourceReader:
         Raises:
             UsageError: An option names one recording, or a source without an architecture, and there is no such one.
         """
-        for source, fetched in fetch_ahead(sources, read_bytes):
+        for source, fetched in fetch_ahead(sources):
             try:
                 self._read_source(source, fetched)
             except UsageError:
