@@ -334,16 +334,18 @@ def _file_system(place: StorePath) -> tuple[Any, str]:
 
 def _reason(place: StorePath, error: Exception) -> str:
     """Why a request failed, and what to do about it."""
-    if isinstance(error, FileNotFoundError):
+    names = [type(one).__name__ for one in (error, error.__cause__, error.__context__)]
+    if isinstance(error, FileNotFoundError) or any("NotFound" in name for name in names):  # such as azure-core's
         bucket = _bucket_of(place)
         is_missing = bucket == place or _is_missing(bucket)
         return _NO_BUCKET.format(bucket.name) if is_missing else "it does not exist"
     if isinstance(error, PermissionError):
         return "access denied; check the credentials, and that they may do this in the bucket"
-    text = " ".join(str((error.strerror if isinstance(error, OSError) else None) or error).split()).rstrip(".")
-    if "Credential" in type(error).__name__:  # botocore, google-auth and azure-identity each have such classes
+    said = str((error.strerror if isinstance(error, OSError) else None) or error).strip() or type(error).__name__
+    text = said.splitlines()[0].rstrip(". ")
+    if any("Credential" in name for name in names):  # botocore, google-auth and azure-identity each have such classes
         return f"no usable credentials ({text}); set them as for the store's own tools"
-    return f"{text or type(error).__name__}; try again later if the store is busy or down"
+    return f"{text}; try again later if the store is busy or down"
 
 
 def _bucket_of(place: StorePath) -> StorePath:
