@@ -98,6 +98,9 @@ def test_rank_uploads_at_its_end(bucket: Bucket, tmp_path: Path) -> None:
     assert len(recording.votes["sm90"]["json.k"]) == 50
     assert (said["file"], said["faults"], said["loaded"]) == ("", {}, [])
     assert log == []
+    assert [request.split("?")[0] for request in bucket.store.seen] == [
+        f"PUT /{bucket.name}/{key}"
+    ]  # needs no other right
     assert not list(tmp_path.rglob("*.rank3.json"))
 
 
