@@ -32,6 +32,7 @@ _EXTRAS: Final = {
 # How long a request may take with all the retries of the store's package, which alone can take many minutes.
 LIMIT_S: Final = 60.0
 _DAMAGED: Final = re.compile(rf"({'|'.join([*_EXTRAS, 'memory', 'file'])}):/?(?!/)")
+STORED: Final = b"stored"
 _NO_BUCKET: Final = "there is no bucket {}; check its name and the account"
 _PASSWORD: Final = re.compile(r"[^/]*:[^/]*@")
 
@@ -196,9 +197,9 @@ def write_object(place: StorePath, data: bytes) -> None:
 
 
 def store_input(url: str, niceness: int) -> None:
-    """Put stdin into an object; ends the process, after writing to stdout why it could not.
+    """Put stdin into an object; ends the process, after writing to stdout that it did (`STORED`), or why it could not.
 
-    A training job starts a process for this.
+    A training job starts a process for this. The exit status would not do: a job that ignores SIGCHLD does not get it.
     """
     os.nice(niceness)
     try:
@@ -206,6 +207,7 @@ def store_input(url: str, niceness: int) -> None:
     except RegistryError as error:
         os.write(1, str(error).encode(errors="replace"))
         os._exit(1)
+    os.write(1, STORED)
     os._exit(0)  # without waiting for the threads of the store's package
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tuning_registry.errors import FileError
-from tuning_registry.formats.stores import place_of
+from tuning_registry.formats.stores import STORED, place_of
 
 UPLOAD_S: Final = 60.0  # of one try during the run
 _SHORTEST_S: Final = 5.0  # below it no child could start
@@ -63,7 +63,7 @@ class Uploads:
             if self._process is not None:
                 self._process.kill()
             process = self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of ours
-                [sys.executable, "-c", _BOOT, str(place), niceness],
+                [sys.executable, "-P", "-c", _BOOT, str(place), niceness],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -77,8 +77,8 @@ class Uploads:
         finally:
             process.kill()
             process.wait()
-        if process.returncode and process is self._process:  # else a later upload has killed it
-            why = answer.decode(errors="replace").strip() or f"the upload ended with status {process.returncode}"
+        if answer != STORED and process is self._process:  # else a later upload has killed it
+            why = answer.decode(errors="replace").strip() or "the process that uploads was killed"
             raise FileError(why.removeprefix(f"{place}: ").removeprefix("cannot be written: "))
 
     def may_accept(self, url: str) -> bool:  # noqa: ARG002 - of databases
