@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pwd
@@ -20,6 +21,7 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner, Result
 
+from tests.object_store import CREDENTIALS, Bucket, FaultyStore, moto_server
 from tuning_registry.cli.app import app
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import parse_url
@@ -68,6 +70,27 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[int]:
+    """Port of a server of the S3 protocol."""
+    with moto_server() as port:
+        yield port
+
+
+@pytest.fixture
+def bucket(object_store: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """An empty bucket, for this process and those that it starts."""
+    instances = importlib.import_module("s3fs").S3FileSystem
+
+    store = FaultyStore(object_store)
+    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": store.url}.items():
+        monkeypatch.setenv(name, value)
+    instances.clear_instance_cache()  # the instances have the endpoint of another test
+    yield Bucket(object_store, store)
+    store.close()
+    instances.clear_instance_cache()
 
 
 @dataclass

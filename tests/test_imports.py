@@ -7,7 +7,19 @@ import sys
 
 import pytest
 
-HEAVY = ("sqlalchemy", "alembic", "typer", "rich", "msgspec", "pydantic", "torch", "triton", "psycopg")
+HEAVY = (
+    "sqlalchemy",
+    "alembic",
+    "typer",
+    "rich",
+    "msgspec",
+    "pydantic",
+    "torch",
+    "triton",
+    "psycopg",
+    "fsspec",
+    "s3fs",
+)
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -36,6 +36,11 @@ def is_url(path: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
 
 
+def split_paths(text: str) -> list[str]:
+    """The paths and URLs in a list that is separated as `PATH` is: the colon of a URL separates nothing."""
+    return [part for part in re.split(rf"{re.escape(os.pathsep)}(?!//)", text) if part]
+
+
 def is_damaged_url(path: str) -> bool:
     """Whether a text looks like a broken database URL: without a slash or its scheme, or in quotes.
 

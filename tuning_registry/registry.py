@@ -7,13 +7,13 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from tuning_registry.db.store import Store
 from tuning_registry.db.url import resolve_url, shown_url
 from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
+from tuning_registry.formats.stores import place_of
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.log import warn
 from tuning_registry.model.origins import Dimension
@@ -138,7 +138,7 @@ class ExportedTable(Result):
         Raises:
             FileError: The file cannot be written.
         """
-        write_table_files(self.details, Path(path))
+        write_table_files(self.details, place_of(path))
         try:
             remember_export(self._store, self.details, self._selection, self._options,
                             output=printable(os.fspath(path)), exported_by=current_user(), now=_now())  # fmt: skip
@@ -175,7 +175,7 @@ class ReportPage(Result):
         Raises:
             FileError: The file cannot be written.
         """
-        write_atomically(Path(path), self.html.encode())
+        write_atomically(place_of(path), self.html.encode())
 
 
 class Registry:
@@ -515,7 +515,7 @@ class Registry:
         """
         written, _ = write_format(self._store, _selection(filters), name, policy)
         for file, data in written.files.items():
-            write_atomically(Path(path) / file if file else Path(path), data)
+            write_atomically(place_of(path) / file if file else place_of(path), data)
         return dict(written.left_out)
 
     def exports(self, digest: str | None = None, *, arch: str | None = None) -> list[ExportRecord]:
@@ -730,7 +730,7 @@ def _several(ranks: int | Iterable[int]) -> tuple[int, ...]:
 def _table(table: ExportedTable | TunedTable | PathLike) -> TunedTable:
     if isinstance(table, ExportedTable):
         return table.table
-    return table if isinstance(table, TunedTable) else read_table(Path(table))
+    return table if isinstance(table, TunedTable) else read_table(place_of(table))
 
 
 def _now() -> dt.datetime:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from pathlib import Path
 from typing import Any, TypeVar
 
-from tuning_registry.formats.files import expand_glob, write_atomically
+from tuning_registry.formats.files import expand_glob, identity_of, write_atomically
 from tuning_registry.formats.loader import installed_triton, load
 from tuning_registry.formats.recordings import read_recording
+from tuning_registry.formats.stores import Place, place_of
 from tuning_registry.formats.table import TunedTable, table_bytes, table_payload
 from tuning_registry.formats.table_header import Kernels
 from tuning_registry.model.canonical import parse_config
@@ -63,7 +63,7 @@ def count_votes(paths: Paths) -> dict[Entry, dict[str, int]]:
     """How many ranks recorded each config: `{(arch, kernel, key): {canonical config text: votes}}`.
 
     Args:
-        paths: A recording file, a glob pattern, or several of them.
+        paths: A recording file, a glob pattern, the URL of either in a store, or several of them.
 
     Raises:
         FileError: A file cannot be read; an OSError.
@@ -125,7 +125,7 @@ def write(
     Args:
         arch: Architecture, in any accepted spelling.
         kernels: `{kernel: {key: config}}`; `num_ctas`, `maxnreg` and `ir_override` are optional.
-        path: The table file.
+        path: The table file, or its URL in a store.
         source: Free text: which recordings it was made from.
         triton: Triton version of the recordings.
         packages: Version by distribution, as recorded.
@@ -141,13 +141,13 @@ def write(
         if not triton:
             triton, packages, extra = installed_triton(), _installed_packages(kernels), INSTALLED
     payload = table_payload(arch, kernels, source, triton=triton or "", packages=packages, extra=extra)
-    write_atomically(Path(path), table_bytes(payload))
+    write_atomically(place_of(path), table_bytes(payload))
 
 
-def _files(paths: Paths) -> list[Path]:
+def _files(paths: Paths) -> list[Place]:
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    files = [file for path in several for file in expand_glob(Path(path))]
-    return list({os.path.realpath(file): file for file in reversed(files)}.values())[::-1]
+    files = [file for path in several for file in expand_glob(place_of(path))]
+    return list({identity_of(file): file for file in reversed(files)}.values())[::-1]
 
 
 def _common_packages(recordings: Iterable[Recording]) -> dict[str, str]:

@@ -34,10 +34,10 @@ def test_nothing_is_written_even_next_to_the_file(tmp_path: Path) -> None:
     file = make(tmp_path / "x.db", "PRAGMA journal_mode = WAL", "CREATE TABLE t (a)")
     for other in tmp_path.glob("x.db-*"):
         other.unlink()
-    before = file.path.read_bytes()
+    before = Path(str(file.path)).read_bytes()
     with sqlite_input.opened(file) as connection:
         assert sqlite_input.table_names(connection) == ["t"]
-    assert file.path.read_bytes() == before
+    assert Path(str(file.path)).read_bytes() == before
     assert list(tmp_path.iterdir()) == [file.path]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from pathlib import Path
 from typing import Final, TextIO
 
 import typer
@@ -47,7 +46,7 @@ def write_stdout(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def is_stdout(output: Path | None) -> bool:
+def is_stdout(output: str | None) -> bool:
     """Whether an output file means stdout."""
     # /dev/stdout may lead to a file (`>> log`), which must be appended to, not replaced.
-    return output is None or str(output) in {"-", "/dev/stdout"}
+    return output is None or output in {"-", "/dev/stdout"}

@@ -30,7 +30,7 @@ Db = Annotated[
 ]
 Paths = Annotated[
     list[str],
-    typer.Argument(metavar="PATH", help="Recordings: files, folders or quoted globs."),
+    typer.Argument(metavar="PATH", help="Recordings: files, folders, URLs or quoted globs."),
 ]
 FormatOption = Annotated[
     Format, typer.Option("--format", metavar="FORMAT", help="Output format: table, json, csv or markdown.")

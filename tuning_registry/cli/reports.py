@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +14,7 @@ from tuning_registry.cli.progress import show_progress
 from tuning_registry.cli.votes import split_of
 from tuning_registry.errors import UsageError, printable
 from tuning_registry.formats.files import write_atomically
+from tuning_registry.formats.stores import place_of
 from tuning_registry.rendering.base import Format
 from tuning_registry.rendering.votes import render_disagreements
 
@@ -39,13 +39,13 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="PATH",
-            help="Recordings: files, folders or quoted globs. Without any, the page is about the database.",
+            help="Recordings: files, folders, URLs or quoted globs. Without any, the page is about the database.",
             show_default=False,
         ),
     ] = None,
     html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Output file for the page, or - for stdout."),
+        str | None,
+        typer.Option("--html", metavar="FILE", help="Output file or URL for the page, or - for stdout."),
     ] = None,
     against: Annotated[
         str | None,
@@ -87,15 +87,15 @@ def _read(paths: list[str]) -> Store:
         return ingest_in_memory(paths, track=work.track)
 
 
-def _write_page(found: Report, output: Path) -> None:
+def _write_page(found: Report, output: str) -> None:
     from tuning_registry.rendering.html.layout import render_page
 
     data = render_page(found, dt.datetime.now(dt.UTC)).encode()
     if is_stdout(output):
         write_stdout(data)
     else:
-        write_atomically(output, data)
-    where = "stdout" if is_stdout(output) else printable(str(output))
+        write_atomically(place_of(output), data)
+    where = "stdout" if is_stdout(output) else printable(output)
     print_message(f"wrote {where}: {found}; {len(data) / 1000:,.0f} kB")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from tuning_registry.cli.progress import show_progress
 from tuning_registry.cli.tables import write_export
 from tuning_registry.errors import printable
 from tuning_registry.formats.plugins import Plugins
+from tuning_registry.formats.stores import place_of
 from tuning_registry.formats.table_problems import validate_table
 from tuning_registry.model.selection import Selection
 from tuning_registry.rendering.base import Format
@@ -26,7 +26,7 @@ from tuning_registry.wording import count_of
 @command(examples=("registry merge 'recordings/rec.rank*.json' -o sm90.json --triton 3.6.0",))
 def merge(
     paths: Paths,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Output file, or - for stdout.")],
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Output file or URL, or - for stdout.")],
     arch: Annotated[
         str | None, typer.Option(metavar="ARCH", help="Architecture of the table, if the files hold several.")
     ] = None,
@@ -57,14 +57,14 @@ def formats(style: FormatOption = Format.table) -> None:
 
 @command(examples=("registry validate sm90.json", "registry validate old.json sm90.json --format json"))
 def validate(
-    paths: Annotated[list[Path], typer.Argument(metavar="TABLE", help="Table files.")],
+    paths: Annotated[list[str], typer.Argument(metavar="TABLE", help="Table files, or their URLs in a store.")],
     style: FormatOption = Format.table,
 ) -> None:
     """Check that table files are valid, entry by entry. Lists the problems, and exits 1 if there are any.
 
     Needs no database. To compare a table with the votes that it comes from, use registry check.
     """
-    tables = [validate_table(path) for path in paths]
+    tables = [validate_table(place_of(path)) for path in paths]
     problems = [problem for table in tables for problem in table.problems]
     print_data(render_problems(problems, style))
     for table in tables:
@@ -77,7 +77,7 @@ def validate(
 
 @command(examples=("registry warm tables/sm90.json", "registry warm tables --target sm90 --target sm100 --jobs 8"))
 def warm(
-    path: Annotated[Path, typer.Argument(metavar="TABLE", help="Table file, or folder of tables.")],
+    path: Annotated[str, typer.Argument(metavar="TABLE", help="Table file or folder of tables, or its URL.")],
     archs: Annotated[
         list[str] | None,
         typer.Option(
@@ -102,7 +102,9 @@ def warm(
     from tuning_registry.operations.tables.warming import warm_tables
 
     with show_progress("importing modules") as work:
-        found = warm_tables(path, archs or (), jobs, lambda done, total: work.step(done, total, "compiling kernels"))
+        found = warm_tables(
+            place_of(path), archs or (), jobs, lambda done, total: work.step(done, total, "compiling kernels")
+        )
     print_data(render_warmed(found.kernels, style))
     others = sum(not one.is_expected for one in found.kernels)
     if others:

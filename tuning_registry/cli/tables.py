@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,6 +14,7 @@ from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import DatabaseError, UsageError, printable
 from tuning_registry.formats.files import write_atomically
+from tuning_registry.formats.stores import Place, StorePath, place_of
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.rendering.base import Format
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tuning_registry.operations.tables.exported import Export
     from tuning_registry.rules.table_diff import EntryChange
 
-Table = Annotated[Path, typer.Argument(metavar="TABLE", help="Table file.")]
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="Table file, or its URL in a store.")]
 _FOR_PEOPLE: Final = (Format.table, Format.markdown)  # these leave out changes that reach no launch
 
 
@@ -51,8 +51,8 @@ _FOR_PEOPLE: Final = (Format.table, Format.markdown)  # these leave out changes 
 def export(
     target: Target,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Output file, or - for stdout (the default)."),
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Output file or URL, or - for stdout (the default)."),
     ] = None,
     policy: PolicyOption = Policy.MAJORITY,
     ties: Annotated[
@@ -93,7 +93,7 @@ def export(
         ),
     ] = None,
     same_bits_as: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="TABLE",
             help="Keep the configs of this table unless audits found that a faster one gives the same bits. Needs "
@@ -134,37 +134,40 @@ def export(
         generalize_percent=generalize,
         max_regression_percent=max_regression,
         replaced=_replaced_table(output) if max_regression is not None else None,
-        same_bits_as=None if same_bits_as is None else read_table(same_bits_as),
+        same_bits_as=None if same_bits_as is None else read_table(place_of(same_bits_as)),
     )
     with show_progress("making the table") as work:
         made = export_table(store, target.selection, options, lambda items: work.track(items, "reading timings"))
     write_export(made, output)
-    if not is_stdout(output):
-        _remember(store, made, target.selection, options, str(output))
+    if output is not None and not is_stdout(output):
+        _remember(store, made, target.selection, options, output)
 
 
-def _export_format(target: Target, name: str, policy: Policy, output: Path | None) -> None:
+def _export_format(target: Target, name: str, policy: Policy, output: str | None) -> None:
     """Write the elected entries as files of another tool."""
     from tuning_registry.operations.tables.outgoing import write_format
 
     if output is None or is_stdout(output):
         raise UsageError("--to needs a file or folder for its output; name it with -o PATH")
     written, entries = write_format(target.open(), target.selection, name, policy)
+    place = place_of(output)
     for file, data in sorted(written.files.items()):
-        write_atomically(output / file if file else output, data)
+        write_atomically(place / file if file else place, data)
     left = sum(written.left_out.values())
     for reason, count in written.left_out.items():
         print_message(printable(f"note: {count_of(count, 'entry')} left out: {reason}"))
     files = count_of(len(written.files), "file")
-    print_message(f"wrote {count_of(entries - left, 'entry')} to {files} in {printable(str(output))}")
+    print_message(f"wrote {count_of(entries - left, 'entry')} to {files} in {printable(output)}")
 
 
-def _replaced_table(output: Path | None) -> TunedTable | None:
+def _replaced_table(output: str | None) -> TunedTable | None:
     """The table that the output file holds; None if there is no file yet."""
     if output is None or is_stdout(output):
         raise UsageError("--max-regression needs a table to compare with; name its file with -o FILE")
-    there = os.path.exists(output)  # noqa: PTH110  # false if Path.exists would raise; writing then reports why
-    return read_table(output) if there else None
+    place = place_of(output)
+    # False if Path.exists would raise; writing then reports why.
+    there = place.exists() if isinstance(place, StorePath) else os.path.exists(place)  # noqa: PTH110
+    return read_table(place) if there else None
 
 
 def _remember(store: Store, made: Export, selection: Selection, options: ExportOptions, output: str) -> None:
@@ -179,18 +182,18 @@ def _remember(store: Store, made: Export, selection: Selection, options: ExportO
         print_message(f"note: the table was written, but registry exports will not list it: {error}")
 
 
-def write_export(made: Export, output: Path | None) -> None:
+def write_export(made: Export, output: str | None) -> None:
     """Write a table to its file or stdout, and print a summary."""
     from tuning_registry.operations.tables.compile_data import write_table_files
     from tuning_registry.operations.tables.exported import UNKNOWN_DEVICE
 
-    beside: Path | None = None
+    beside: Place | None = None
     if output is None or is_stdout(output):
         where = "stdout"
         write_stdout(made.data)
     else:
-        where = printable(str(output))
-        beside = write_table_files(made, output)
+        where = printable(output)
+        beside = write_table_files(made, place_of(output))
     print_message(
         f"wrote {count_of(made.entries, 'entry')} to {where}: {made.disagreements:,} with disagreement "
         f"({made.ties:,} decided by tie-break), {made.dropped:,} left out by thresholds"
@@ -272,12 +275,16 @@ def _ranks(fewest: int, most: int) -> str:
 def diff(
     target: Target,
     old: Annotated[
-        str, typer.Argument(metavar="OLD", help="Table file, or name of a run to use the table that its votes elect.")
+        str,
+        typer.Argument(
+            metavar="OLD", help="Table file or URL, or name of a run to use the table that its votes elect."
+        ),
     ],
     new: Annotated[
         str | None,
         typer.Argument(
-            metavar="NEW", help="Table file or run to compare with. Defaults to the table that would be exported now."
+            metavar="NEW",
+            help="Table file, URL or run to compare with. Defaults to the table that would be exported now.",
         ),
     ] = None,
     style: FormatOption = Format.table,
@@ -348,7 +355,7 @@ def check(
     target: Target,
     path: Table,
     same_bits_as: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--same-bits-as",
             metavar="TABLE",
@@ -363,8 +370,8 @@ def check(
     """
     from tuning_registry.operations.tables.checking import check_table
 
-    table = read_table(path)
-    reference = None if same_bits_as is None else read_table(same_bits_as)
+    table = read_table(place_of(path))
+    reference = None if same_bits_as is None else read_table(place_of(same_bits_as))
     found = check_table(target.open(), table, target.selection, same_bits_as=reference)
     for note in found.notes:
         print_message(f"note: {note}")

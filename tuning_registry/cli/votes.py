@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +13,7 @@ from tuning_registry.cli.console import print_data, print_message
 from tuning_registry.cli.options import ALL, CHOICES, ExitCode, FormatOption, PolicyOption
 from tuning_registry.errors import TableError, UsageError, printable
 from tuning_registry.formats.short_configs import short_config
+from tuning_registry.formats.stores import place_of
 from tuning_registry.formats.table import read_table
 from tuning_registry.model.globs import is_glob
 from tuning_registry.model.origins import Dimension
@@ -275,7 +275,7 @@ def explain(
         ),
     ] = None,
     table: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE",
             help="Explain which config this table gives for --key, whether or not it has an entry. Reads no database.",
@@ -308,7 +308,7 @@ def explain(
         raise typer.Exit(1)
 
 
-def _explain_table(target: Target, file: Path, key: str | None, style: Format) -> None:
+def _explain_table(target: Target, file: str, key: str | None, style: Format) -> None:
     """Print what a table gives to a key; exit 1 if it does not have the kernel."""
     from tuning_registry.operations.reports.unseen import predict_from_table
 
@@ -316,7 +316,7 @@ def _explain_table(target: Target, file: Path, key: str | None, style: Format) -
         raise UsageError("--table needs --key KEY: it explains a single key")
     if is_glob(key):
         raise UsageError(f"--key {key}: --table explains a single key, not a pattern")
-    table, asked = read_table(file), target.selection
+    table, asked = read_table(place_of(file)), target.selection
     if table.arch != asked.arch:
         raise TableError(f"{file} is for {table.arch}, not {asked.arch}")
     found = predict_from_table(table, str(asked.kernel), key)

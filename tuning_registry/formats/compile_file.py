@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, TableError, describe
 from tuning_registry.formats.files import MAX_FILE_BYTES, parse_json, read_bytes
+from tuning_registry.formats.stores import P, Place
 from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.names import check_text
 from tuning_registry.model.specializations import Specialization
@@ -85,12 +85,12 @@ class CompileData:
         return (dump_json(document, indent=1, sort_keys=False) + "\n").encode()
 
 
-def compile_file_of(table: Path, digest: str) -> Path:
+def compile_file_of(table: P, digest: str) -> P:
     """The file of a table: `sm90.json` of digest `53e442ce1c8e6f09...` has `sm90.53e442ce1c8e6f09.compile` beside it."""
     return table.with_name(f"{table.stem}.{digest[:_DIGITS]}{SUFFIX}")
 
 
-def read_compile_file(path: Path, limit_bytes: int = MAX_FILE_BYTES) -> CompileData:
+def read_compile_file(path: Place, limit_bytes: int = MAX_FILE_BYTES) -> CompileData:
     """Read the file of a table.
 
     Raises:

@@ -18,7 +18,6 @@ import json
 import operator
 from array import array
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -27,6 +26,7 @@ from tuning_registry.errors import RegistryError
 from tuning_registry.formats.files import read_bytes
 from tuning_registry.formats.recordings import checked, parse_recording
 from tuning_registry.formats.sections import MAX_NAME_BYTES
+from tuning_registry.formats.stores import Place
 from tuning_registry.model.names import check_text, is_known_arch
 from tuning_registry.model.records import (
     FAILED,
@@ -69,7 +69,7 @@ class QuickReader:
         self._names: set[str] = set()
         self._infinite = 0  # times of the current file that are Infinity
 
-    def read(self, path: Path) -> Recording:
+    def read(self, path: Place) -> Recording:
         """The recording in a file; raises the same errors as `recordings.read_recording`."""
         return self.read_bytes(read_bytes(path), str(path))
 

@@ -1,4 +1,4 @@
-"""Reading files strictly and replacing them atomically."""
+"""Reading files strictly and replacing them atomically, on the local disk or in a store."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ import glob
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.errors import FileError, FormatError, RecordingError
+from tuning_registry.formats.stores import (
+    Place,
+    StorePath,
+    delete_object,
+    matching_objects,
+    objects_below,
+    read_object,
+    write_object,
+)
 from tuning_registry.model.canonical import parse_integer
 
 _BOM = b"\xef\xbb\xbf"
@@ -20,13 +29,18 @@ _BOM = b"\xef\xbb\xbf"
 MAX_FILE_BYTES: Final = 256 << 20  # See docs/decisions.md, D11.
 
 
-def read_bytes(path: Path, limit_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """The bytes of a regular file, without a UTF-8 byte order mark.
+def read_bytes(path: Place, limit_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """The bytes of a regular file or of an object, without a UTF-8 byte order mark.
 
     Raises:
         FileError: Missing, unreadable, not a regular file (a FIFO would hang, a device never end), or larger
             than the limit.
     """
+    if isinstance(path, StorePath):
+        data = read_object(path, limit_bytes + 1)
+        if len(data) > limit_bytes:
+            raise _too_large(path, limit_bytes)
+        return data.removeprefix(_BOM)
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         try:
@@ -34,7 +48,7 @@ def read_bytes(path: Path, limit_bytes: int = MAX_FILE_BYTES) -> bytes:
             if not stat.S_ISREG(status.st_mode):  # checked before `open`, which words it differently for a folder
                 raise FileError(f"{path}: not a regular file")
             if status.st_size > limit_bytes:
-                raise FileError(f"{path}: larger than the limit of {limit_bytes >> 20} MiB")
+                raise _too_large(path, limit_bytes)
             with open(handle, "rb", closefd=False) as file:
                 return file.read().removeprefix(_BOM)
         finally:
@@ -45,12 +59,18 @@ def read_bytes(path: Path, limit_bytes: int = MAX_FILE_BYTES) -> bytes:
         raise FileError(f"{path}: cannot be read: {_reason(error)}") from error
 
 
-def read_head(path: Path, length: int) -> bytes:
-    """The first bytes of a regular file.
+def _too_large(path: Place, limit_bytes: int) -> FileError:
+    return FileError(f"{path}: larger than the limit of {limit_bytes >> 20} MiB")
+
+
+def read_head(path: Place, length: int) -> bytes:
+    """The first bytes of a regular file or of an object.
 
     Raises:
         FileError: As for `read_bytes`, whatever its size.
     """
+    if isinstance(path, StorePath):
+        return read_object(path, length)
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         try:
@@ -61,7 +81,7 @@ def read_head(path: Path, length: int) -> bytes:
         raise FileError(f"{path}: cannot be read: {_reason(error)}") from error
 
 
-def expand_glob(path: Path) -> list[Path]:
+def expand_glob(path: Place) -> list[Place]:
     """The files that a glob pattern matches, sorted; the path itself if it exists or is not a pattern.
 
     Temporary folders of Triton's cache are left out (`find_below`).
@@ -69,16 +89,30 @@ def expand_glob(path: Path) -> list[Path]:
     Raises:
         FileError: A pattern that matches nothing.
     """
-    if os.path.lexists(path) or not glob.has_magic(str(path)):
+    if not glob.has_magic(str(path)) or (isinstance(path, Path) and os.path.lexists(path)):
         return [path]
-    found = map(Path, glob.glob(str(path), recursive=True))  # noqa: PTH207  # Path.glob refuses absolute patterns
-    matches = sorted(match for match in found if not any(map(_is_temporary, match.parts)))
+    found: Iterable[Place]
+    if isinstance(path, StorePath):
+        found = matching_objects(path, glob.has_magic)
+    else:
+        found = map(Path, glob.glob(str(path), recursive=True))  # noqa: PTH207  # Path.glob refuses absolute patterns
+    matches = [match for match in found if not any(map(_is_temporary, str(match).split("/")))]
     if not matches:
         raise FileError(f"{path}: no file matches")
-    return matches
+    return sorted(matches)
 
 
-def find_below(folder: Path, suffix: str) -> list[Path]:
+def is_folder(path: Place) -> bool:
+    """Whether a path leads to a folder; False if a local one cannot be looked at, since reading it says why."""
+    return path.is_dir() if isinstance(path, StorePath) else os.path.isdir(path)  # noqa: PTH112  # Path.is_dir raises
+
+
+def identity_of(path: Place) -> str:
+    """A text that is the same for all paths to one file."""
+    return str(path) if isinstance(path, StorePath) else os.path.realpath(path)
+
+
+def find_below(folder: Place, suffix: str) -> list[Place]:
     """The files with this suffix in a folder and below, sorted. Follows links and skips hidden files and folders.
 
     Skips `tmp.pid_*` folders: Triton's cache writes its files there first, and a killed process leaves them cut off.
@@ -87,11 +121,15 @@ def find_below(folder: Path, suffix: str) -> list[Path]:
     Raises:
         FileError: A folder cannot be listed.
     """
+    if isinstance(folder, StorePath):
+        depth = len(folder.key.parts)
+        below = [(one, one.key.parts[depth:]) for one in objects_below(folder) if one.name.endswith(suffix)]
+        return [one for one, parts in below if not any(part.startswith(".") or _is_temporary(part) for part in parts)]
 
     def refuse(error: OSError) -> None:
         raise FileError(f"{error.filename}: cannot be read: {_reason(error)}") from error
 
-    found: list[Path] = []
+    found: list[Place] = []
     visited = {os.path.realpath(folder)}  # links may lead round in a circle
     for parent, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
         shown = [name for name in folders if not name.startswith(".") and not _is_temporary(name)]
@@ -179,8 +217,8 @@ def _value_at(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace the content of the file `path` with `data`, whole or not at all; creates its folder if necessary.
+def write_atomically(path: Place, data: bytes) -> None:
+    """Replace the content of a file or object with `data`, whole or not at all; creates its folder if necessary.
 
     If `path` is a symlink, its target is replaced. An existing file keeps its mode; the umask decides the mode of a new
     one. A device or FIFO (`/dev/stdout`) is written to, never replaced.
@@ -188,6 +226,9 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         FileError: The file cannot be written. An existing file is unchanged, and no temporary file is left.
     """
+    if isinstance(path, StorePath):
+        write_object(path, data)
+        return
     temporary: Path | None = None
     try:
         # The path itself, not its target: /dev/fd/63 (`>(...)` in a shell) leads to a pipe, which has no name.
@@ -217,6 +258,18 @@ def write_atomically(path: Path, data: bytes) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+def delete_file(path: Place) -> None:
+    """Delete a file or object, if it is there.
+
+    Raises:
+        OSError: It cannot be deleted.
+    """
+    if isinstance(path, StorePath):
+        delete_object(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _status(path: Path) -> os.stat_result | None:

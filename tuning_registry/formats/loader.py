@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tuning_registry.errors import RegistryError
+from tuning_registry.errors import RegistryError, UsageError
+from tuning_registry.formats.stores import Place, StorePath, is_table, place_of
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.formats.table_header import EXTRA
-from tuning_registry.locations import TABLE_PATH_VARIABLE, user_table_folder
+from tuning_registry.locations import TABLE_PATH_VARIABLE, split_paths, user_table_folder
 from tuning_registry.log import warn
 from tuning_registry.model.names import is_known_arch, normal_arch
 
@@ -21,7 +22,7 @@ def load(
     arch: str | tuple[int, int],
     table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     *,
-    read: Callable[[Path], TunedTable] = read_table,
+    read: Callable[[Place], TunedTable] = read_table,
     variable: bool = True,
 ) -> TunedTable:
     """The first table for `arch` on the search path; an empty (false) table if there is none.
@@ -38,7 +39,8 @@ def load(
 
     Args:
         arch: `sm90`, `gfx942` or another accepted spelling; a compute capability such as `(9, 0)`.
-        table_path: A folder, a table file, or a sequence of them.
+        table_path: A folder, a table file, or a sequence of them. URLs of stores are accepted as well: one that ends in
+            `.json` names a table, any other a folder.
         read: Reads a table file; may return a table that was read earlier.
         variable: Whether to search the folders in `TUNING_REGISTRY_TABLE_PATH`.
     """
@@ -63,7 +65,7 @@ def load(
     return TunedTable(wanted, {})
 
 
-def warn_of_faults(table: TunedTable, file: Path) -> None:
+def warn_of_faults(table: TunedTable, file: Place) -> None:
     """Warn of what is wrong with a table that is about to be used: edits, unusable entries, another Triton version."""
     ours = table.provenance.get(EXTRA, {})
     if ours.get("digest", table.digest) != table.digest:
@@ -100,35 +102,49 @@ def installed_triton() -> str:
 
 def _candidates(
     arch: str, given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], variable: bool
-) -> Iterator[Path]:
+) -> Iterator[Place]:
     paths = [given] if isinstance(given, str | os.PathLike) else list(given)
-    folders = list(map(_home_expanded, paths))
+    folders = _places(paths)
     for stated in folders:
+        if isinstance(stated, StorePath):
+            continue  # reading it says what is wrong
         if not os.path.exists(stated):  # noqa: PTH110  # unlike Path.exists, false for any path it cannot look at
             warn("table path %s does not exist", stated)
         elif os.path.isdir(stated) and not os.path.lexists(stated / f"{arch}.json"):  # noqa: PTH112
             warn("%s has no %s.json; searching further", stated, arch)
     for folder in _search_path(folders, os.environ.get(TABLE_PATH_VARIABLE, "") if variable else ""):
+        if isinstance(folder, StorePath):
+            yield folder if is_table(folder) else folder / f"{arch}.json"
+            continue
         file = folder / f"{arch}.json" if not os.path.isfile(folder) else folder  # noqa: PTH113
         if os.path.lexists(file):
             yield file
 
 
-def _search_path(stated: Sequence[Path], variable: str) -> Iterator[Path]:
+def _search_path(stated: Sequence[Place], variable: str) -> Iterator[Place]:
     yield from stated
-    yield from (_home_expanded(part) for part in variable.split(os.pathsep) if part)
+    yield from _places(split_paths(variable))
     users = user_table_folder()  # not before it is needed, since it imports a package
     if users is not None:
         yield users
     yield PACKAGED_TABLES
 
 
-def _home_expanded(path: str | os.PathLike[str]) -> Path:
-    """The path with a leading `~` as the home folder; unchanged if that is unknown, where Path.expanduser raises."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111
+def _places(paths: Iterable[str | os.PathLike[str]]) -> list[Place]:
+    """The places that paths and URLs name.
+
+    A leading `~` is the home folder; it stays if that is unknown, where Path.expanduser raises.
+    """
+    places: list[Place] = []
+    for path in paths:
+        try:
+            places.append(place_of(os.path.expanduser(path)))  # noqa: PTH111
+        except UsageError as error:
+            warn("table path skipped: %s", error)
+    return places
 
 
-def _warn_of_other_triton(table: TunedTable, file: Path) -> None:
+def _warn_of_other_triton(table: TunedTable, file: Place) -> None:
     made, here = table.provenance.get("triton", ""), installed_triton()
     if made and here and made.partition("+")[0] != here.partition("+")[0]:
         warn("%s was recorded with Triton %s; this process uses Triton %s", file, made, here)

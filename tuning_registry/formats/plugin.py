@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 from tuning_registry.errors import FileError, FormatError, RecordingError
 from tuning_registry.formats.files import parse_json, read_bytes, read_head
+from tuning_registry.formats.stores import Place
 from tuning_registry.model.devices import UNKNOWN_ARCH
 from tuning_registry.model.names import check_text, normal_arch
 from tuning_registry.model.origins import Origin
@@ -29,11 +29,11 @@ class ToolFile:
     """A file that may be in the format of another tool. It is read at most once.
 
     Args:
-        path: Where it is.
+        path: Where it is: a local file, or an object in a store.
         data: Its bytes, if they were read before.
     """
 
-    def __init__(self, path: Path, data: bytes | None = None) -> None:
+    def __init__(self, path: Place, data: bytes | None = None) -> None:
         self.path = path
         if data is not None:
             self.data = data
@@ -51,6 +51,8 @@ class ToolFile:
     def is_sqlite(self) -> bool:
         """Whether the file begins as an SQLite database; read it with `formats.sqlite_input`."""
         try:
+            if "data" in self.__dict__:
+                return self.data.startswith(_SQLITE)
             return read_head(self.path, len(_SQLITE)) == _SQLITE
         except FileError:
             return False

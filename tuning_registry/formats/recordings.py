@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from tuning_registry.errors import FormatError, RecordingError, describe
 from tuning_registry.formats.files import kind_of, parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
+from tuning_registry.formats.stores import Place
 from tuning_registry.model.canonical import config_text
 from tuning_registry.model.names import check_text, lookup_key
 from tuning_registry.model.records import (
@@ -45,7 +45,7 @@ SECTIONS: Final = ("votes", "observations", "timings", "candidate_sets")
 T = TypeVar("T")
 
 
-def read_recording(path: Path) -> Recording:
+def read_recording(path: Place) -> Recording:
     """The recording in a file.
 
     Raises:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import tempfile
 import urllib.parse
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.formats.files import MAX_FILE_BYTES
@@ -31,16 +33,29 @@ def opened(file: ToolFile) -> Iterator[sqlite3.Connection]:
     """
     if not file.is_sqlite:
         raise file.fault("not an SQLite database")
-    if file.path.stat().st_size > MAX_FILE_BYTES:
-        raise file.fault(f"larger than the limit of {MAX_FILE_BYTES >> 20} MiB")
-    uri = f"file:{urllib.parse.quote(str(file.path.resolve()))}?mode=ro&immutable=1"
     try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            _restrict(connection)
-            yield connection
+        with _on_disk(file) as path:
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise file.fault(f"larger than the limit of {MAX_FILE_BYTES >> 20} MiB")
+            uri = f"file:{urllib.parse.quote(str(path.resolve()))}?mode=ro&immutable=1"
+            with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+                _restrict(connection)
+                yield connection
     except sqlite3.Error as error:
         what = "takes too long to read" if "interrupted" in str(error) else f"cannot be read: {error}"
         raise file.fault(what) from error
+
+
+@contextlib.contextmanager
+def _on_disk(file: ToolFile) -> Iterator[Path]:
+    """The file itself, or a temporary copy of an object, since SQLite opens local files only."""
+    if isinstance(file.path, Path):
+        yield file.path
+        return
+    with tempfile.NamedTemporaryFile(suffix=".db") as copy:
+        copy.write(file.data)
+        copy.flush()
+        yield Path(copy.name)
 
 
 def table_names(connection: sqlite3.Connection) -> list[str]:

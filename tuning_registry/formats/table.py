@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tuning_registry.errors import FormatError, RecordingError, TableError, describe
@@ -12,6 +11,7 @@ from tuning_registry.formats.bans import Bans
 from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.matching import matching_candidate
 from tuning_registry.formats.sections import read_arch, read_entries
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.table_evidence import KernelEvidence, decode_evidence
 from tuning_registry.formats.table_header import (
     EXTRA,
@@ -259,8 +259,8 @@ def table_bytes(payload: Mapping[str, Any]) -> bytes:
     return (dump_json(payload, indent=1) + "\n").encode()
 
 
-def read_table(path: Path) -> TunedTable:
-    """The table in a file.
+def read_table(path: Place) -> TunedTable:
+    """The table in a file or object.
 
     Entries that cannot be used are kept apart in `TunedTable.unusable`. If the file does not state an architecture, its
     name (`sm90.json`) does.

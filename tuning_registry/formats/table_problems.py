@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tuning_registry.errors import FileError, FormatError, RecordingError, describe, printable
 from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.sections import read_entries
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.formats.table_evidence import decode_evidence
 from tuning_registry.formats.table_header import EXTRA, check_shape
@@ -66,7 +66,7 @@ class ValidatedTable:
     problems: list[TableProblem] = field(default_factory=list)
 
 
-def validate_table(path: Path) -> ValidatedTable:
+def validate_table(path: Place) -> ValidatedTable:
     """Check the form of a table file: ours, or one that another tool or a person wrote.
 
     Checks that it can be read, its header, every name and config, its evidence, its digest, and that no two keys of a kernel mean the
@@ -91,7 +91,7 @@ def validate_table(path: Path) -> ValidatedTable:
     return ValidatedTable(file=file, entries=sum(map(len, usable.values())), problems=problems)
 
 
-def _header_problems(document: Any, path: Path) -> Iterator[TableProblem]:
+def _header_problems(document: Any, path: Place) -> Iterator[TableProblem]:
     named = normal_arch(path.stem)
     try:
         if isinstance(document, dict) and "kernels" in document and is_known_arch(named):

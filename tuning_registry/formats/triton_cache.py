@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from tuning_registry.errors import ConflictError, FileError, FormatError, RecordingError, RegistryError, describe
 from tuning_registry.formats.files import parse_json, read_bytes
 from tuning_registry.formats.recordings import read_timings
+from tuning_registry.formats.stores import Place
 from tuning_registry.model.canonical import MAX_DEPTH, config_text
 from tuning_registry.model.names import UNNAMED, check_text, format_key, lookup_key, normal_arch
 from tuning_registry.model.records import (
@@ -71,12 +72,12 @@ class TritonCache:
     files: tuple[Path, ...]
 
 
-def is_hashed(file: Path) -> bool:
+def is_hashed(file: Place) -> bool:
     """Whether a file is in a folder that Triton's cache named."""
     return _HASHED.fullmatch(file.parent.name) is not None
 
 
-def is_result(file: Path) -> bool:
+def is_result(file: Place) -> bool:
     """Whether a file holds an autotune result, judged by its name."""
     return file.name.endswith(SUFFIX)
 

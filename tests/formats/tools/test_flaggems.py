@@ -152,7 +152,7 @@ def test_a_cut_file_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_view_is_not_a_table(tmp_path: Path) -> None:
     path = make(tmp_path / NAME, other=[ROW]).path
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(str(path))
     endless = "WITH RECURSIVE n(key_0) AS (SELECT 1 UNION ALL SELECT key_0 + 1 FROM n) SELECT * FROM n"
     connection.execute(f'CREATE VIEW "{WINNERS}" AS {endless}')
     connection.close()

@@ -51,7 +51,7 @@ def test_a_policy_cannot_be_changed() -> None:
         ("mode", "pin"), ("mode", 1), ("mode", True), ("modules", "fla"), ("modules", [1]), ("modules", [""]), ("modules", ["a..b"]),
         ("modules", ["fla.*"]), ("modules", [" fla"]), ("config_invariant", ["k?"]), ("config_invariant", ["k[12]"]),
         ("modules", 3), ("table_path", 3), ("table_path", ""), ("table_path", [1]), ("table_path", b"x"), ("record_path", ""),
-        ("record_path", 1), ("record_path", "folder/"), ("record_path", "a\0b"), ("record_path", "mysql://h/d"), ("record_path", "s3://bucket/rec"),
+        ("record_path", 1), ("record_path", "folder/"), ("record_path", "a\0b"), ("record_path", "mysql://h/d"), ("record_path", "s3://bucket"),
         ("record_path", "sqlite://"), ("record_path", "sqlite:///:memory:"), ("record_path", "sqlite:/r"), ("record_path", "runs/r.db"),
         ("record_path", "'postgresql://u:p@h/d'"), ("record_path", " sqlite:////r"), ("record_path", "postgresql//u:p@h/d"),
         ("record_path", "u:p@h/d"), ("record_path", "sqlite://r"), ("record_path", "sqlite:///r?x=1"), ("record_path", "sqlite:////r/"),

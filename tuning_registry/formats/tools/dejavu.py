@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, describe
 from tuning_registry.formats.plugin import Format, ToolFile, choices_of
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.tools.reprs import items_of, string_of, value_of
 from tuning_registry.formats.tools.tactics import underscored
 from tuning_registry.formats.tools.winners import read_time, winner_alone, with_unknown_candidates
@@ -75,7 +75,7 @@ class DejavuStorage(Format):
             yield with_unknown_candidates(recording)
 
 
-def _place_of(path: Path) -> tuple[str, dict[str, str]]:
+def _place_of(path: Place) -> tuple[str, dict[str, str]]:
     """The place of a file below the storage, and the facts that its folders state; empty if it is not in a storage."""
     parts = path.resolve().parts
     start = next((index for index, part in enumerate(parts) if _STORAGE.fullmatch(part)), None)

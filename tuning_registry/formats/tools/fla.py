@@ -15,12 +15,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, SelectionError, describe
 from tuning_registry.formats.plugin import ElectedEntry, Format, Outgoing, ToolFile, Written, choices_of
 from tuning_registry.formats.recordings import read_timings
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.triton_cache import key_of_values
 from tuning_registry.model.canonical import config_text, load_config
 from tuning_registry.model.devices import UNKNOWN_ARCH, arch_of_device
@@ -49,7 +49,7 @@ class FlaFolder(Format):
 
     def group(self, files: Sequence[ToolFile]) -> Iterable[Sequence[ToolFile]]:
         """The files of a folder that are for one Triton version: a folder is one set of choices."""
-        folders: dict[tuple[Path, str], list[ToolFile]] = {}
+        folders: dict[tuple[Place, str], list[ToolFile]] = {}
         for file in files:
             document = file.document
             version = document.get(_VERSION) if isinstance(document, dict) else None

@@ -13,11 +13,11 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, describe
 from tuning_registry.formats.plugin import Format, ToolFile, choices_of
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.tools.reprs import items_of, string_of
 from tuning_registry.formats.tools.tactics import Chosen, Slots, Tactics, read_tactic, underscored
 from tuning_registry.formats.tools.winners import read_time, with_unknown_candidates
@@ -70,7 +70,7 @@ class FlashInferCache(Format):
 
     def group(self, files: Sequence[ToolFile]) -> Iterable[Sequence[ToolFile]]:
         """The caches of the ranks in a folder, the files of a v2 environment, and any other file alone."""
-        units: dict[Path, list[ToolFile]] = {}
+        units: dict[Place, list[ToolFile]] = {}
         for file in files:
             if rank_of(file.path) is not None:
                 place = file.path.parent / "ranks"
@@ -94,7 +94,7 @@ class FlashInferCache(Format):
             yield _recording(file, file.json()[_METADATA], tactics, file.path.name, ranks.get(file.path))
 
 
-def rank_of(path: Path) -> RankName | None:
+def rank_of(path: Place) -> RankName | None:
     """The rank that the name of a v1 file states."""
     match = _SGLANG.fullmatch(path.name) or _VLLM.fullmatch(path.name)
     if match is None:
@@ -104,7 +104,7 @@ def rank_of(path: Path) -> RankName | None:
 
 
 # See docs/decisions.md, D145.
-def numbers_of(files: Sequence[ToolFile]) -> dict[Path, int]:
+def numbers_of(files: Sequence[ToolFile]) -> dict[Place, int]:
     """The number of each rank in the job whose caches these are.
 
     It is `pp * tp_size + tp`, as in SGLang, if no two files share it. Otherwise every data-parallel replica is a job
@@ -119,7 +119,7 @@ def numbers_of(files: Sequence[ToolFile]) -> dict[Path, int]:
     numbers = {path: name.pp * tensor_size + name.tp for path, name in names.items()}
     if len(set(numbers.values())) != len(numbers):
         numbers = {path: n + names[path].dp * pipeline_size * tensor_size for path, n in numbers.items()}
-    owners: dict[int, Path] = {}
+    owners: dict[int, Place] = {}
     for file in files:
         if file.path in numbers:
             other = owners.setdefault(numbers[file.path], file.path)
@@ -223,7 +223,7 @@ def _is_of_v2(document: Mapping[str, Any]) -> bool:
     return {_SCHEMA, _VERSION} <= document.keys() or document.keys() >= _ENTRY
 
 
-def _environment_of(file: ToolFile) -> Path:
+def _environment_of(file: ToolFile) -> Place:
     folder = file.path.parent
     return folder.parent if folder.name == _ENTRIES else folder
 

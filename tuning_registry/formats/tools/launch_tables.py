@@ -138,7 +138,7 @@ def read_table(file: ToolFile, name: TableName, origin: Origin, triton: str | No
 def origin_of(file: ToolFile, tool: str) -> Origin:
     """The origin of a file, with the project and version that its place states."""
     place = file.path.resolve()
-    version = project_version(place.parent, tool)
+    version = project_version(place.parent, tool) if isinstance(place, Path) else None
     is_stated = version is not None or tool in place.parts
     return Origin(tool=tool, project=tool if is_stated else "", version=version or "", file=file.path.name)
 

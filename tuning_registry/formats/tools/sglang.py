@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final
 
 from tuning_registry.formats.plugin import Format, ToolFile
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.tools.launch_tables import (
     BLOCK_GEMM,
     MOE,
@@ -52,7 +52,7 @@ class SglangTables(Format):
             yield read_table(file, name, origin_of(file, self.name), ".".join(folder.groups()) if folder else None)
 
 
-def is_of_sglang(path: Path) -> bool:
+def is_of_sglang(path: Place) -> bool:
     """Whether the place or the name of a table is one that SGLang uses and vLLM does not."""
     project = next((part for part in reversed(path.resolve().parts) if part in {"vllm", "sglang"}), None)
     if project is not None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, RecordingError, describe
 from tuning_registry.formats.plugin import Format, ToolFile, choices_of
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.tools.reprs import items_of, string_of, value_of
 from tuning_registry.formats.tools.tactics import Chosen, Slots, read_tactic, underscored
 from tuning_registry.formats.tools.winners import read_time, with_unknown_candidates
@@ -52,7 +52,7 @@ class TrtllmCache(Format):
 
     def group(self, files: Sequence[ToolFile]) -> Iterable[Sequence[ToolFile]]:
         """The older files of the ranks of a job; any other file alone."""
-        units: dict[Path, list[ToolFile]] = {}
+        units: dict[Place, list[ToolFile]] = {}
         for file in files:
             match = _RANK_IN_NAME.fullmatch(file.path.name)
             units.setdefault(file.path.with_name(f"{match[1]}.ranks") if match else file.path, []).append(file)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 from tuning_registry.errors import ConflictError, FormatError
 from tuning_registry.formats.recordings import rank_in_name, read_recording
+from tuning_registry.formats.stores import Place, place_of
 from tuning_registry.model.names import MAX_RUN_BYTES, check_text
 from tuning_registry.model.records import Header, Recording
 from tuning_registry.operations.ingest.options import IngestOptions
@@ -26,8 +26,8 @@ class Attribution:
     def __init__(self, options: IngestOptions) -> None:
         self._options = options
         self._headers: dict[str, Header] = {}  # of the files read so far
-        self._prefixes: dict[Path, dict[str, set[str]]] = {}  # by folder and `.rank<N>.json`
-        self._folders: dict[Path, int] = {}  # of the files of unnamed runs, in order of appearance
+        self._prefixes: dict[Place, dict[str, set[str]]] = {}  # by folder and `.rank<N>.json`
+        self._folders: dict[Place, int] = {}  # of the files of unnamed runs, in order of appearance
 
     def note(self, recording: Recording) -> None:
         """Remember the header of a file, for timings in the same folder that belong to it."""
@@ -35,7 +35,7 @@ class Attribution:
 
     def comes_before_its_owner(self, recording: Recording) -> bool:
         """Whether this is a file of timings whose recording may be in the folder and has not been noted yet."""
-        file = Path(recording.file)
+        file = place_of(recording.file)
         prefix, rank = rank_in_name(file.name)
         if rank is None or not holds_timings_alone(recording):
             return False
@@ -49,7 +49,7 @@ class Attribution:
             ConflictError: An option contradicts the recording.
             FormatError: The rank is unknown, or the run's name is too long.
         """
-        options, file = self._options, Path(recording.file)
+        options, file = self._options, place_of(recording.file)
         prefix, rank = rank_in_name(file.name)
         header = merge_stated(file, with_rank(recording.header, rank), options)
         if header.rank is None and options.number_files:
@@ -70,7 +70,7 @@ class Attribution:
         Raises:
             ConflictError: An option contradicts the recording.
         """
-        options, file, origin = self._options, Path(recording.file), recording.origin
+        options, file, origin = self._options, place_of(recording.file), recording.origin
         assert origin is not None
         header = merge_stated(file, recording.header, options)
         if origin.project and origin.version:
@@ -85,7 +85,7 @@ class Attribution:
 
     def _with_run(self, recording: Recording, header: Header, prefix: str, rank: int | None) -> tuple[Header, bool]:
         """The header with the name of its run, and whether that name was given."""
-        file = Path(recording.file)
+        file = place_of(recording.file)
         if header.run is not None:
             check_run_name(file, header.run)
             return header, True
@@ -101,11 +101,11 @@ class Attribution:
         check_run_name(file, run)
         return replace(header, run=run), self._options.number_files
 
-    def _header_at(self, path: Path) -> Header:
+    def _header_at(self, path: Place) -> Header:
         noted = self._headers.get(str(path))
         return read_recording(path).header if noted is None else noted
 
-    def _other_prefixes(self, file: Path, prefix: str) -> set[str]:
+    def _other_prefixes(self, file: Place, prefix: str) -> set[str]:
         """Prefixes of the other files of the same rank in the folder, which is listed once."""
         if file.parent not in self._prefixes:
             known = self._prefixes.setdefault(file.parent, {})
@@ -128,7 +128,7 @@ def with_rank(header: Header, rank: int | None) -> Header:
     return header if header.rank is not None or rank is None else replace(header, rank=rank)
 
 
-def merge_stated(file: Path, header: Header, options: IngestOptions) -> Header:
+def merge_stated(file: Place, header: Header, options: IngestOptions) -> Header:
     """The header with the options filled in.
 
     Raises:
@@ -149,13 +149,13 @@ def merge_stated(file: Path, header: Header, options: IngestOptions) -> Header:
     )
 
 
-def _one_of(file: Path, name: str, stated: T | None, asked: T | None) -> T | None:
+def _one_of(file: Place, name: str, stated: T | None, asked: T | None) -> T | None:
     if asked is not None and stated is not None and stated != asked:
         raise ConflictError(f"{file}: --{name} {asked!r}, but the recording states {stated!r}")
     return asked if stated is None else stated
 
 
-def owner_of_timings(file: Path, prefix: str, others: set[str]) -> str:
+def owner_of_timings(file: Place, prefix: str, others: set[str]) -> str:
     """The prefix of the recording that a file of timings belongs to: the only other one of its rank, or its own.
 
     Raises:
@@ -166,7 +166,7 @@ def owner_of_timings(file: Path, prefix: str, others: set[str]) -> str:
     return next(iter(others), prefix)
 
 
-def derived_run(prefix: str, file: Path) -> str:
+def derived_run(prefix: str, file: Place) -> str:
     """A run's name from its files: the prefix and a digest of the folder.
 
     The digest tells two jobs with one prefix apart without showing the path.
@@ -180,7 +180,7 @@ def numbered_run(prefix: str, place: int) -> str:
     return prefix if place == 1 else f"{prefix}@{place}"
 
 
-def check_run_name(file: Path, run: str) -> None:
+def check_run_name(file: Place, run: str) -> None:
     """Refuse a name that a database cannot hold.
 
     Raises:

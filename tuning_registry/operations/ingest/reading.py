@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.errors import RegistryError, UsageError
 from tuning_registry.formats.fast_reader import QuickReader
 from tuning_registry.formats.plugin import ToolFile
 from tuning_registry.formats.recordings import parse_recording
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.triton_cache import TritonCache, read_cache
 from tuning_registry.model.records import Recording
+from tuning_registry.operations.ingest.ahead import fetch_ahead
 from tuning_registry.operations.ingest.attribution import Attribution
 from tuning_registry.operations.ingest.options import IngestOptions
 from tuning_registry.operations.ingest.sources import JSON, Source
@@ -41,7 +42,7 @@ class SourceReader:
         self._options = options
         self._attribution = Attribution(options)
         self._reader = QuickReader()
-        self._late: list[Path] = []  # files of timings whose recording comes after them; read again rather than kept
+        self._late: list[Place] = []  # files of timings whose recording comes after them; read again rather than kept
         self._units = 0
         self._take_arch = False  # whether a source may lack its architecture
 
@@ -51,9 +52,9 @@ class SourceReader:
         Raises:
             UsageError: An option names one recording, or a source without an architecture, and there is no such one.
         """
-        for source in sources:
+        for source, fetched in fetch_ahead(sources):
             try:
-                self._read_source(source)
+                self._read_source(source, fetched)
             except UsageError:
                 raise
             except RegistryError as error:
@@ -70,11 +71,11 @@ class SourceReader:
                 self.errors.append(error)
         self._check_options()
 
-    def _read_source(self, source: Source) -> None:
+    def _read_source(self, source: Source, fetched: Callable[[], bytes] | None) -> None:
         if isinstance(source, TritonCache):
             self._read_cache(source)
             return
-        file = ToolFile(source)
+        file = ToolFile(source, None if fetched is None else fetched())
         recording = self._read_ours(file)
         if recording is None:
             one = self.tools.format_of(file)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Final
 
 from tuning_registry.errors import FileError, UsageError
-from tuning_registry.formats.files import expand_glob, find_below
+from tuning_registry.formats.files import expand_glob, find_below, identity_of, is_folder
 from tuning_registry.formats.recordings import rank_in_name
+from tuning_registry.formats.stores import Place, StorePath, place_of
 from tuning_registry.formats.triton_cache import TritonCache, group_by_cache, is_hashed, is_result
 from tuning_registry.operations.ingest.options import IngestOptions
 
 JSON: Final = ".json"
 # What is read as one recording.
-Source = Path | TritonCache
+Source = Place | TritonCache
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-def find_files(paths: Paths, suffixes: Callable[[], Iterable[str]] = tuple) -> list[Path]:
-    """The files that paths, folders and glob patterns name, each once, in a stable order.
+def find_files(paths: Paths, suffixes: Callable[[], Iterable[str]] = tuple) -> list[Place]:
+    """The files and objects that paths, URLs, folders and glob patterns name, each once, in a stable order.
 
     A folder means every `*.json` below it that is not hidden, and every file that another tool's format may read by its
     name; in a Triton cache, only the autotune results.
@@ -36,15 +36,19 @@ def find_files(paths: Paths, suffixes: Callable[[], Iterable[str]] = tuple) -> l
     several = [paths] if isinstance(paths, str | os.PathLike) else paths
     if not all(os.fspath(path) for path in several):
         raise UsageError("a PATH is empty; use . for the current folder")
-    found: dict[Path, None] = {}
+    found: dict[Place, None] = {}
     for given in several:
-        for path in expand_glob(Path(given)):
-            # Not Path.is_dir, which raises if access is denied; reading then reports why.
-            found.update(dict.fromkeys(_files_below(path, suffixes) if os.path.isdir(path) else [path]))  # noqa: PTH112
-    return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1]
+        for path in expand_glob(place_of(given)):
+            found.update(dict.fromkeys(_files_below(path, suffixes) if _is_folder(path) else [path]))
+    return list({identity_of(file): file for file in reversed(found)}.values())[::-1]
 
 
-def _files_below(folder: Path, suffixes: Callable[[], Iterable[str]]) -> list[Path]:
+def _is_folder(path: Place) -> bool:
+    """Whether a path is a folder. An object named like a recording is not looked at twice: reading it fails if need be."""
+    return not (isinstance(path, StorePath) and path.suffix == JSON) and is_folder(path)
+
+
+def _files_below(folder: Place, suffixes: Callable[[], Iterable[str]]) -> list[Place]:
     every = find_below(folder, "")
     known = (JSON,) if all(file.name.endswith(JSON) for file in every) else (JSON, *suffixes())
     every = [file for file in every if file.name.endswith(known)]
@@ -58,17 +62,25 @@ def _files_below(folder: Path, suffixes: Callable[[], Iterable[str]]) -> list[Pa
     return below
 
 
-def sources_of(files: Sequence[Path], options: IngestOptions) -> list[Source]:
+def sources_of(files: Sequence[Place], options: IngestOptions) -> list[Source]:
     """The units that are read one after the other: files, then the Triton caches that the other files form.
 
     With a format that the user names, every file is in that format.
+
+    Raises:
+        FileError: A Triton cache is in a store.
     """
-    caches = group_by_cache(file for file in files if is_result(file)) if options.format is None else []
+    results = [file for file in files if is_result(file)] if options.format is None else []
+    remote = next((file for file in results if isinstance(file, StorePath)), None)
+    if remote is not None:
+        raise FileError(f"{remote}: Triton caches are read from local folders only; copy the whole cache folder first")
+    caches = group_by_cache(file for file in results if not isinstance(file, StorePath))
     return [*(file for file in files if options.format is not None or not is_result(file)), *caches]
 
 
-def count_unnamed_timings(files: Sequence[Path]) -> int:
-    """How many files of timings are in the folders of these recordings but not among `files`."""
+def count_unnamed_timings(files: Sequence[Place]) -> int:
+    """How many files of timings are in the local folders of these recordings but not among `files`."""
     ranks = ((file, rank_in_name(file.name)) for file in files)
     wanted = {file.parent / f"timings.rank{rank}.json" for file, (_, rank) in ranks if rank is not None}
-    return sum(map(os.path.exists, wanted.difference(files)))
+    beside = wanted.difference(files)
+    return sum(os.path.exists(file) for file in beside if not isinstance(file, StorePath))  # noqa: PTH110  # Path.exists raises

@@ -13,7 +13,8 @@ from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading
 from tuning_registry.errors import RegistryError
 from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of
-from tuning_registry.formats.files import write_atomically
+from tuning_registry.formats.files import delete_file, write_atomically
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.table import read_table
 from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.canonical import config_text
@@ -53,7 +54,7 @@ def compile_data_of(reading: Reading, selection: Selection, payload: Mapping[str
     return CompileData(empty.arch, empty.digest, triton, tuple(kernels))
 
 
-def write_table_files(made: Export, path: Path) -> Path | None:
+def write_table_files(made: Export, path: Place) -> Place | None:
     """Write a table to its file, and its compile data beside it. The compile data of the table it replaces is deleted.
 
     Returns:
@@ -63,7 +64,8 @@ def write_table_files(made: Export, path: Path) -> Path | None:
         FileError: A file cannot be written.
     """
     compiled = made.compile_data
-    if os.path.exists(path) and not path.is_file():  # noqa: PTH110  # false if Path.exists would raise; a device or FIFO has nothing beside it
+    # False if Path.exists would raise; a device or FIFO has nothing beside it, and a store has none.
+    if isinstance(path, Path) and os.path.exists(path) and not path.is_file():  # noqa: PTH110
         write_atomically(path, made.data)
         return None
     replaced = None
@@ -75,5 +77,5 @@ def write_table_files(made: Export, path: Path) -> Path | None:
     write_atomically(path, made.data)
     if replaced is not None and replaced != beside:
         with contextlib.suppress(OSError):
-            replaced.unlink(missing_ok=True)
+            delete_file(replaced)
     return beside if compiled else None

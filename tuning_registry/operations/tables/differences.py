@@ -11,6 +11,7 @@ from typing import Any, Final
 from tuning_registry.db import queries
 from tuning_registry.db.store import Store
 from tuning_registry.errors import SelectionError, TableError, printable
+from tuning_registry.formats.stores import place_of
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.formats.table_header import EXTRA
 from tuning_registry.model.results import Result
@@ -186,7 +187,7 @@ def table_or_run(store: Store, name: str, arch: str | None = None) -> TunedTable
 
     Args:
         store: The database that has the run. Not read if there is a file.
-        name: Path of a table, or name of a run.
+        name: Path or URL of a table, or name of a run.
         arch: Architecture of the run's table; None if the run recorded only one.
 
     Raises:
@@ -198,7 +199,7 @@ def table_or_run(store: Store, name: str, arch: str | None = None) -> TunedTable
     if os.path.exists(name):  # noqa: PTH110  # false where Path.exists raises
         return read_table(Path(name))
     if "/" in name or name.endswith(".json") or store.revision() is None:
-        return read_table(Path(name))  # names the file that is missing
+        return read_table(place_of(name))  # names the file that is missing
     archs = {one for run in list_runs(store) if run.name == name for one in run.archs}
     if not archs:
         raise SelectionError(f"{name}: no table file or run has this name; registry runs lists the runs")

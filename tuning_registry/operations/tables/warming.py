@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tuning_registry.compiler import CACHED, COMPILED, FAILED, IMPORTED, Compiler
@@ -12,6 +11,7 @@ from tuning_registry.cores import core_quota, usable_cores
 from tuning_registry.errors import FileError, TableError, UsageError, printable
 from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of, read_compile_file
 from tuning_registry.formats.loader import installed_triton
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.table import read_table
 from tuning_registry.model.names import is_known_arch, normal_arch
 from tuning_registry.model.results import Result
@@ -82,7 +82,10 @@ class Warming:
 
 
 def warm_tables(
-    path: Path, targets: Sequence[str] = (), jobs: int | None = None, step: Callable[[int, int], None] = lambda *_: None
+    path: Place,
+    targets: Sequence[str] = (),
+    jobs: int | None = None,
+    step: Callable[[int, int], None] = lambda *_: None,
 ) -> Warming:
     """Compile the kernels of a table, or of the tables in a folder.
 
@@ -107,7 +110,7 @@ def warm_tables(
     return warming
 
 
-def _table_files(path: Path, targets: Sequence[str]) -> list[Path]:
+def _table_files(path: Place, targets: Sequence[str]) -> list[Place]:
     wanted = [normal_arch(target) for target in targets]
     for target, arch in zip(targets, wanted, strict=True):
         if not is_known_arch(arch):
@@ -118,14 +121,14 @@ def _table_files(path: Path, targets: Sequence[str]) -> list[Path]:
             raise UsageError(f"{path} is for {arch}, not {', '.join(wanted)}")
         return [path]
     files = [path / f"{arch}.json" for arch in wanted] or sorted(
-        file for file in path.glob("*.json") if is_known_arch(file.stem)
+        file for file in path.iterdir() if file.suffix == ".json" and is_known_arch(file.stem)
     )
     if not files:
         raise FileError(f"{path}: holds no table; expected a file such as sm90.json")
     return files
 
 
-def _compile_data(path: Path) -> CompileData:
+def _compile_data(path: Place) -> CompileData:
     """The compile data beside a table."""
     table = read_table(path)
     file = compile_file_of(path, table.digest)

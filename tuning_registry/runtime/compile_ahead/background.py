@@ -18,6 +18,7 @@ from tuning_registry.cores import core_quota, idle_cores, usable_cores
 from tuning_registry.errors import RegistryError
 from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of, read_compile_file
 from tuning_registry.formats.loader import installed_triton
+from tuning_registry.formats.stores import Place, StorePath, place_of
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.log import debug
 from tuning_registry.memory import available_memory
@@ -99,16 +100,16 @@ class CompileAhead:
             compiler.stop()
 
     def _work(self, table: TunedTable) -> None:
-        file = _file_of(table)
-        if file is None:
-            name = compile_file_of(Path(table.provenance["file"]), table.digest)
-            debug("kernels are not compiled in the background: %s is missing; registry export writes it if the "
-                  "recordings have compile data", name)  # fmt: skip
-            return
         try:
-            data = read_compile_file(file, _LARGEST_FILE)
+            file = _file_of(table)
+            data = None if file is None else read_compile_file(file, _LARGEST_FILE)
         except RegistryError as error:
             announce("kernels are not compiled in the background: %s", error)
+            return
+        if data is None:
+            name = compile_file_of(place_of(table.provenance["file"]), table.digest)
+            debug("kernels are not compiled in the background: %s is missing; registry export writes it if the "
+                  "recordings have compile data", name)  # fmt: skip
             return
         kernels, others = self._in_scope(data, table)
         reason = _obstacle(data, table) or (others if not kernels else "")
@@ -184,11 +185,14 @@ def is_cached(kernel: Specialization) -> bool:
     return bool(import_module("triton.runtime.cache").get_cache_manager(kernel.cache_key).get_group(name))
 
 
-def _file_of(table: TunedTable) -> Path | None:
+def _file_of(table: TunedTable) -> Place | None:
     """The file with a table's compile data: beside the path that was stated, or beside the file that it leads to."""
-    path = Path(table.provenance["file"])
+    path = place_of(table.provenance["file"])
+    if isinstance(path, StorePath):
+        file = compile_file_of(path, table.digest)
+        return file if file.exists() else None
     files = [compile_file_of(place, table.digest) for place in (path, Path(os.path.realpath(path)))]
-    return next((file for file in files if os.path.lexists(file)), None)
+    return next((file for file in files if os.path.lexists(str(file))), None)
 
 
 def _obstacle(data: CompileData, table: TunedTable) -> str:

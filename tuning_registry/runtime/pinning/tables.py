@@ -10,9 +10,11 @@ from typing import Final
 
 from tuning_registry.errors import LaunchError, PolicyError, RegistryError
 from tuning_registry.formats.loader import load, warn_of_faults
+from tuning_registry.formats.stores import Place, StorePath, is_table, place_of
 from tuning_registry.formats.table import TunedTable, read_table
-from tuning_registry.locations import TABLE_PATH_VARIABLE
+from tuning_registry.locations import TABLE_PATH_VARIABLE, split_paths
 from tuning_registry.log import warn
+from tuning_registry.model.names import is_known_arch
 from tuning_registry.rules.unseen_keys import large_kernels, prepare
 from tuning_registry.runtime.guard import guarded
 from tuning_registry.runtime.job.place import announce
@@ -28,7 +30,8 @@ class TableSource:
 
     A table on a stated path never gives way to another one: a path that does not exist, a file that is not a table,
     and a file for another architecture than its name are errors. Only a folder without a table of the architecture
-    lets the search go on. Paths are stated by the policy and by `TUNING_REGISTRY_TABLE_PATH`.
+    lets the search go on. Paths are stated by the policy and by `TUNING_REGISTRY_TABLE_PATH`. Stores are asked by `check`
+    alone, for every table of a folder: a launch must not wait for the network.
 
     Args:
         policy: Its table paths are made absolute here, since a script may change its folder before the first launch.
@@ -40,14 +43,14 @@ class TableSource:
     def __init__(self, policy: AutotunePolicy) -> None:
         self._policy = policy
         given = policy.table_path if isinstance(policy.table_path, tuple) else (policy.table_path,)
-        variable = [part for part in os.environ.get(TABLE_PATH_VARIABLE, "").split(os.pathsep) if part]
-        paths = (Path(path).expanduser().absolute() for path in (*given, *variable))
-        self.paths: list[Path] = list(dict.fromkeys(paths))
-        self._files: dict[Path, TunedTable] = {}  # read by path
+        paths = map(_absolute, (*given, *split_paths(os.environ.get(TABLE_PATH_VARIABLE, ""))))
+        self.paths: list[Place] = list(dict.fromkeys(paths))
+        self._files: dict[Place, TunedTable] = {}  # read by path
+        self._unread: dict[Place, RegistryError] = {}  # tables in stores
         self._tables: dict[str, TunedTable] = {}
         self._errors: dict[str, str] = {}
         self._digests: WeakIdentityMap[str] = WeakIdentityMap()
-        self._stated: Path | None = None  # the stated file for the policy's architecture
+        self._stated: Place | None = None  # the stated file for the policy's architecture
         self._is_at_work = False
         self._prepared: set[int] = set()
         self.on_found: Callable[[TunedTable], None] | None = None
@@ -64,12 +67,7 @@ class TableSource:
         """
         try:
             for path in self.paths:
-                if not path.exists():
-                    raise PolicyError(f"table path: {path} does not exist")
-                if path.is_file():
-                    self._read(path)
-                elif not path.is_dir():
-                    raise PolicyError(f"table path: {path} is neither a folder nor a file")
+                self._look_at(path)
             arch = self._policy.arch
             if arch is not None:
                 self._stated = self._stated_file(arch)
@@ -81,6 +79,35 @@ class TableSource:
             raise
         except RegistryError as error:
             raise PolicyError(f"table path: {error}") from error
+
+    def _look_at(self, path: Place) -> None:
+        """Read a table; of a folder, only what is in a store."""
+        if isinstance(path, StorePath):
+            self._fetch(path)
+        elif not path.exists():
+            raise PolicyError(f"table path: {path} does not exist")
+        elif path.is_file():
+            self._read(path)
+        elif not path.is_dir():
+            raise PolicyError(f"table path: {path} is neither a folder nor a file")
+
+    def _fetch(self, path: StorePath) -> None:
+        """Read a table in a store, or every table of a folder there.
+
+        Raises:
+            RegistryError: The table cannot be read, or the folder holds none.
+        """
+        if is_table(path):
+            self._read(path)
+            return
+        files = [file for file in path.iterdir() if is_table(file) and is_known_arch(file.stem)]
+        if not files:
+            raise PolicyError(f"table path: {path} holds no table; expected an object such as {path}/sm90.json")
+        for file in files:
+            try:
+                self._read(file)
+            except RegistryError as error:  # matters only if a device needs this table
+                self._unread[file] = error
 
     def put_to_work(self) -> None:
         """Prepare what a miss will need of the tables that were read, and of those that are read later.
@@ -126,10 +153,11 @@ class TableSource:
         for path in self.paths if file is not None else ():
             if file in {path, path / f"{arch}.json"}:
                 break
-            if path.is_dir():
+            if _is_folder(path):
                 warn("%s holds no %s.json; searching further", path, arch)
         if file is None:
-            table = load(arch, self.paths, read=self._read, variable=False)  # its paths are among ours, made absolute
+            local = [path for path in self.paths if isinstance(path, Path)]  # folders in stores lack it
+            table = load(arch, local, read=self._read, variable=False)  # its paths are among ours, made absolute
         else:
             table = self._read(file)
             guarded("describing the table", warn_of_faults, table, file)
@@ -156,17 +184,17 @@ class TableSource:
         file = self._stated_file(arch) if arch else None
         return None if file is None else self._read(file)
 
-    def _stated_file(self, arch: str) -> Path | None:
+    def _stated_file(self, arch: str) -> Place | None:
         """The file on the stated paths that holds the table of an architecture; None if only folders lack it.
 
         Raises:
             RegistryError: A file cannot be read, or every stated path is a file for another architecture.
         """
-        others: dict[Path, str] = {}
+        others: dict[Place, str] = {}
         for path in self.paths:
-            is_folder = path.is_dir()
+            is_folder = _is_folder(path)
             file = path / f"{arch}.json" if is_folder else path
-            if is_folder and not os.path.lexists(file):
+            if is_folder and not self._is_there(file):
                 continue
             table = self._read(file)
             if table.arch == arch:
@@ -178,6 +206,12 @@ class TableSource:
             found = ", ".join(f"{path} is for {other}" for path, other in others.items())
             raise PolicyError(f"table path: {found}, but the architecture is {arch}")
         return None
+
+    def _is_there(self, file: Place) -> bool:
+        """Whether a folder has a table."""
+        if isinstance(file, StorePath):
+            return file in self._files or file in self._unread
+        return os.path.lexists(file)
 
     def _check_digest(self, table: TunedTable) -> None:
         """Refuse a table that does not have the expected digest.
@@ -238,7 +272,9 @@ class TableSource:
         ]  # fmt: skip
         return " and ".join(files)
 
-    def _read(self, path: Path) -> TunedTable:
+    def _read(self, path: Place) -> TunedTable:
+        if path in self._unread:
+            raise self._unread[path]
         table = self._files.get(path)
         if table is None:
             table = self._files.setdefault(path, read_table(path))
@@ -249,7 +285,7 @@ class TableSource:
         if "file" not in table.provenance:
             warn("%s: every pinned kernel launches its fallback. Searched: %s", describe_table(table),
                  ", ".join([*map(str, self.paths), "the user's tables", "the packaged tables"]))  # fmt: skip
-        elif Path(table.provenance["file"]) not in {
+        elif place_of(table.provenance["file"]) not in {
             self._stated,
             *self.paths,
         }:  # else the line at the start described it
@@ -265,3 +301,12 @@ class TableSource:
             digest = table.selection_digest
             self._digests.put(table, digest)
         return digest
+
+
+def _absolute(path: str | os.PathLike[str]) -> Place:
+    place = place_of(path)
+    return place if isinstance(place, StorePath) else place.expanduser().absolute()
+
+
+def _is_folder(path: Place) -> bool:
+    return not is_table(path) if isinstance(path, StorePath) else path.is_dir()

@@ -9,9 +9,10 @@ from dataclasses import Field, dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from tuning_registry.errors import FormatError, RecordingError
+from tuning_registry.errors import FormatError, RecordingError, UsageError
 from tuning_registry.formats.files import parse_json
-from tuning_registry.locations import DRIVERS, EXPECTED_URL, is_damaged_url, is_url
+from tuning_registry.formats.stores import StorePath, package_of, place_of
+from tuning_registry.locations import DRIVERS, EXPECTED_URL, is_damaged_url, is_url, split_paths
 from tuning_registry.model.names import check_text, is_known_arch, normal_arch
 
 StrPath = str | os.PathLike[str]
@@ -103,22 +104,29 @@ def _texts_with_dots(value: object) -> tuple[str, ...]:
 
 
 def check_table_path(value: object) -> StrPath | tuple[StrPath, ...]:
-    """A path, a sequence of paths, or None for no path."""
+    """A path or the URL of a store, a sequence of them, or None for no path."""
     if value is None:
         return ()
     if isinstance(value, list | tuple):
-        return tuple(os.fspath(_path(item)) for item in value)
-    return os.fspath(_path(value))
+        return tuple(_table_path(item) for item in value)
+    return _table_path(value)
 
 
 def check_record_path(value: object) -> StrPath | None:
-    """A prefix of file names, the URL of a database, or None."""
+    """A prefix of file names or of objects in a store, the URL of a database, or None."""
     if value is None:
         return None
     path = _path(value, may_be_url=True)
     text = os.fspath(path)
-    if is_url(text):
+    if is_url(text) and text.partition("://")[0] in DRIVERS:
         _check_url(text)
+    elif is_url(text):
+        place = _store_or_path(text)
+        if text.startswith("memory://"):
+            raise FormatError("expected the URL of a store that outlives the process, found memory://")
+        if text.endswith("/") or text.count("/") < 3:
+            raise FormatError(f"expected a prefix of object names (s3://bucket/folder/name), found {place}")
+        return place
     elif text.endswith((".db", ".sqlite", ".sqlite3")):
         raise FormatError(
             f"{text!r} looks like a database file; for a database, {EXPECTED_URL}; for recording files, use a prefix "
@@ -291,8 +299,8 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_paths(text: str) -> str | tuple[str, ...]:
-    """Paths separated as in `PATH`."""
-    parts = tuple(part for part in text.split(os.pathsep) if part)
+    """Paths and URLs separated as in `PATH`."""
+    parts = tuple(split_paths(text))
     return parts[0] if len(parts) == 1 else parts
 
 
@@ -325,6 +333,28 @@ def parse_block_sizes(text: str) -> dict[str, Any]:
     return sizes
 
 
+def _table_path(value: object) -> str:
+    text = os.fspath(_path(value, may_be_url=isinstance(value, str) and is_url(value)))
+    if is_url(text) and text.partition("://")[0] in DRIVERS:
+        raise FormatError("expected a path or the URL of a store, found the URL of a database")
+    return _store_or_path(text) if is_url(text) else text
+
+
+def _store_or_path(url: str) -> str:
+    """The URL of a store, or the path in a `file://` URL.
+
+    Raises:
+        FormatError: It is neither.
+    """
+    try:
+        place = place_of(url)
+        if isinstance(place, StorePath):
+            package_of(place.scheme)
+    except UsageError as error:
+        raise FormatError(str(error)) from error
+    return str(place)
+
+
 def _path(value: object, *, may_be_url: bool = False) -> StrPath:
     if not isinstance(value, str | os.PathLike):
         raise FormatError(f"expected a path, found {kind_of(value)}")
@@ -338,8 +368,6 @@ def _path(value: object, *, may_be_url: bool = False) -> StrPath:
 
 def _check_url(url: str) -> None:
     scheme, _, place = url.partition("://")
-    if scheme not in DRIVERS:
-        raise FormatError(f"{scheme}:// is not supported; {EXPECTED_URL}, or a prefix of file names")
     if DRIVERS[scheme] == "sqlite" and (place[:1] != "/" or place == "/:memory:" or place[-1:] == "/" or "?" in place):
         raise FormatError("expected sqlite:///FILE without options; an in-memory database would end with the process")
     if re.split("[/?]", place)[0].count("@") > 1:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from tuning_registry.errors import FormatError
-from tuning_registry.locations import absolute_location
+from tuning_registry.locations import absolute_location, split_paths
 from tuning_registry.runtime.guard import warn_once
 from tuning_registry.runtime.policies.fields import Declaration, declaration_of
 from tuning_registry.runtime.policies.policy import AutotunePolicy
@@ -117,8 +117,8 @@ def option_variables(namespace: argparse.Namespace, policy: AutotunePolicy) -> d
     if "record_path" in stated:
         stated["record_path"] = absolute_location(stated["record_path"])
     if "table_path" in stated:
-        paths = stated["table_path"].split(os.pathsep)
-        stated["table_path"] = os.pathsep.join(absolute_location(path) for path in paths if path)
+        paths = split_paths(stated["table_path"])
+        stated["table_path"] = os.pathsep.join(absolute_location(path) for path in paths)
     return {variable_of(name): text for name, text in stated.items()}
 
 

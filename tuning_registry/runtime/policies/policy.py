@@ -85,8 +85,8 @@ class AutotunePolicy:
     table_path: StrPath | tuple[StrPath, ...] = field(
         default=(),
         metadata=declare(
-            "Table file, folder of tables, or several of them in search order. The user's tables and the packaged tables "
-            "are searched last.",
+            "Table file, folder of tables, the URL of either in a store (s3://...), or several of them in search order. The "
+            "user's tables and the packaged tables are searched last.",
             check_table_path, parse=parse_paths, metavar=f"PATH[{os.pathsep}PATH...]", separator=os.pathsep,
         ),
     )  # fmt: skip
@@ -101,7 +101,8 @@ class AutotunePolicy:
     record_path: StrPath | None = field(
         default=None,
         metadata=declare(
-            "Prefix of the recording files, or a database URL (sqlite:///FILE, postgresql://...). Required in mode record. "
+            "Prefix of the recording files, a prefix in a store (s3://BUCKET/PREFIX), or a database URL (sqlite:///FILE, "
+            "postgresql://...). Required in mode record. "
             "In mode pinned, misses are recorded there and, with on_miss tune, the votes on them.",
             check_record_path, metavar="PREFIX|URL",
         ),

@@ -1,4 +1,4 @@
-"""Handing the recording of this process in to a database: in the background during the run, and at its end.
+"""Handing the recording of this process in to a database or a store: in the background during the run, and at its end.
 
 The code that appends, and the database's driver, are loaded with the first hand-in.
 """
@@ -16,9 +16,11 @@ from importlib.util import find_spec
 from typing import Final, NamedTuple, Protocol, cast
 
 from tuning_registry.errors import BusyError, RegistryError, UnreachableError
-from tuning_registry.locations import shown_url
+from tuning_registry.formats.stores import package_of
+from tuning_registry.locations import DRIVERS, shown_url
 from tuning_registry.log import warn
 from tuning_registry.runtime.guard import guarded, warn_once
+from tuning_registry.runtime.recording.uploads import UPLOAD_S, Uploads
 
 # How long a rank tries at its end, including all waiting for locks and connections. Launchers kill a process about
 # 30 s after asking it to stop.
@@ -50,20 +52,25 @@ class _Offer(NamedTuple):
 
 
 class AppendModule(Protocol):
-    """`tuning_registry.db.appending`."""
+    """`tuning_registry.db.appending`, or `Uploads`."""
 
     def append_hand_in(self, url: str, identity: str, payload: bytes, wait_s: float) -> None:
-        """Append a hand-in; the same one again changes nothing. Raises RegistryError."""
+        """Append a hand-in, or upload a recording; the same one again changes nothing. Raises RegistryError."""
 
     def may_accept(self, url: str) -> bool:
-        """Whether waiting for the database can help."""
+        """Whether trying again can help."""
 
 
 def warn_of_missing_packages(url: str) -> None:
-    """Warn at the start of a job if this environment lacks the driver of the database."""
+    """Warn at the start of a job if this environment lacks the driver of the database, or the package of the store."""
     if url.startswith("postgres") and not _can_import("psycopg"):
         warn("psycopg is not installed, so the recording will stay in a file; to write it to the database, "
              "install tuning-registry[postgres]")  # fmt: skip
+    elif url.partition("://")[0] not in DRIVERS:
+        package, install = package_of(url.partition("://")[0])
+        if not _can_import(package):
+            warn("%s is not installed, so the recording will stay in a file; to write it to the store, run: pip install %s",
+                 package, install)  # fmt: skip
 
 
 class HandIn:
@@ -78,10 +85,14 @@ class HandIn:
         is_guessed: Whether run or rank may still change. Handing in then waits longer.
     """
 
-    def __init__(self, url: str, build: Callable[[], bytes], is_guessed: Callable[[], bool]) -> None:
+    def __init__(
+        self, url: str, build: Callable[[], bytes], is_guessed: Callable[[], bool], uploads: Uploads | None = None
+    ) -> None:
         self._url = url
         self._build = build
         self._is_guessed = is_guessed
+        self._uploads = uploads
+        self._verb = "hand in" if uploads is None else "upload"
         self._first_change: float | None = None  # of those that are not handed in
         self._last_change = 0.0
         self._spread_s = random.uniform(0, SPREAD_S)  # noqa: S311 - jitter, not a secret
@@ -136,7 +147,7 @@ class HandIn:
             except (RegistryError, ImportError) as error:
                 wait_s = pause_s * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
                 if not self._may_succeed(error, time.monotonic() + wait_s - began, budget_s):
-                    warn("cannot hand in the recording to %s: %s", shown_url(self._url), self._reason(error))
+                    warn("cannot %s the recording to %s: %s", self._verb, shown_url(self._url), self._reason(error))
                     return False
                 time.sleep(wait_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -154,7 +165,7 @@ class HandIn:
         """Whether another try, so many seconds after the first, is within the budget and can succeed."""
         if not isinstance(error, BusyError | UnreachableError) or then_s > budget_s:
             return False
-        return then_s < _PATIENCE_S or _module().may_accept(self._url)
+        return then_s < _PATIENCE_S or self._module().may_accept(self._url)
 
     def _offer(self) -> _Offer | None:
         """The present state; None if the database has it."""
@@ -165,13 +176,16 @@ class HandIn:
         return None if digest == self._accepted else self._last_offer
 
     def _append(self, offer: _Offer, wait_s: float) -> None:
-        _module().append_hand_in(self._url, offer.identity, offer.payload, wait_s)
+        self._module().append_hand_in(self._url, offer.identity, offer.payload, wait_s)
         self._accepted = offer.digest
+
+    def _module(self) -> AppendModule:
+        return self._uploads or _database()
 
     def _try_once(self, offer: _Offer) -> None:
         """One try during the run. If it fails, another one follows later."""
         try:
-            self._append(offer, _WAIT_S)
+            self._append(offer, _WAIT_S if self._uploads is None else UPLOAD_S)
             self._failures = 0
         except (RegistryError, ImportError) as error:
             if not isinstance(error, BusyError | UnreachableError):
@@ -185,13 +199,14 @@ class HandIn:
         """Warn, once, of what waiting does not mend; the recording is in a file until the end, which tries once more."""
         warn_once(
             ("hand-in", self._url),
-            "cannot hand in the recording to %s yet: %s",
+            "cannot %s the recording to %s yet: %s",
+            self._verb,
             shown_url(self._url),
             self._reason(error),
         )
 
 
-def _module() -> AppendModule:
+def _database() -> AppendModule:
     return cast("AppendModule", import_module("tuning_registry.db.appending"))
 
 

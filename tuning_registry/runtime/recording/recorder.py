@@ -12,7 +12,8 @@ from typing import Any, Final
 from tuning_registry.formats.hand_ins import pack_hand_in
 from tuning_registry.formats.loader import installed_triton
 from tuning_registry.formats.recording_writer import recording_chunks
-from tuning_registry.locations import absolute_location, is_url, shown_url, user_folder
+from tuning_registry.formats.stores import place_of
+from tuning_registry.locations import DRIVERS, absolute_location, is_url, shown_url, user_folder
 from tuning_registry.log import warn
 from tuning_registry.model.audits import AuditedEntry
 from tuning_registry.model.canonical import live_config_text, text_digest
@@ -57,6 +58,7 @@ from tuning_registry.runtime.recording.tunings import (
     texts_of,
     timings_of,
 )
+from tuning_registry.runtime.recording.uploads import Uploads
 from tuning_registry.runtime.triton.keys import source_hash
 from tuning_registry.runtime.triton.share import Share
 from tuning_registry.runtime.triton.watch import SINGLE, TIMED, Tuning
@@ -71,8 +73,8 @@ class Recorder:
     A forked child continues with an empty recorder that has a separate file and thread.
 
     Args:
-        record_path: Prefix of the file, or a database URL; the file is then in the user's folder until the
-            database has the recording.
+        record_path: Prefix of the file, or the URL of a database, or that of a prefix in a store; the file is then in
+            the user's folder until the database or store has the recording.
         run: The run's name in the policy.
         source: Free text for the header.
         interval_s: Least time between two writes of the file, in seconds.
@@ -86,7 +88,9 @@ class Recorder:
     def __init__(self, record_path: str, run: str | None, source: str | None, interval_s: float = INTERVAL_S) -> None:
         # Absolute, since a training script may change its folder before the first write.
         self._url = absolute_location(record_path) if is_url(record_path) else None
-        self._prefix = _waiting_folder(self._url) / "rec" if self._url else Path(record_path).expanduser().absolute()
+        self._is_in_store = is_url(record_path) and record_path.partition("://")[0] not in DRIVERS
+        name = place_of(record_path).name if self._is_in_store else "rec"
+        self._prefix = _waiting_folder(self._url) / name if self._url else Path(record_path).expanduser().absolute()
         if self._url is None:
             guarded("checking the folder of the recording", _warn_if_not_writable, self._prefix.parent)
         self._source = source
@@ -106,10 +110,13 @@ class Recorder:
         self._audits = Audits()
         self._compiled = Compiled()
         self._writer = BackgroundWriter(self._write, self._interval_s, self._complete, stall_s=_STALL_S)
-        self._file = RecordingFile(self._prefix, self._beat)
+        # A restarted pod has an empty disk and may have the same process id: its objects need other names.
+        mark = f"-{self._id[:8]}" if self._is_in_store else ""
+        self._file = RecordingFile(self._prefix, self._beat, mark)
         self._finished = False
         self._is_present = False
-        self._hand_in = HandIn(self._url, self._payload, self._may_change_place) if self._url else None
+        uploads = Uploads(lambda: self._file.path) if self._is_in_store else None
+        self._hand_in = HandIn(self._url, self._payload, self._may_change_place, uploads) if self._url else None
         self._split = self._split.afresh()
 
     def start_in_child(self) -> None:
@@ -348,12 +355,15 @@ class Recorder:
             file.delete()
             announce("recorded %s to %s", self._notes, shown_url(self._url))
         else:
-            warn("the recording stays in its file; to ingest it later, run: registry ingest %s --db %s",
-                 shlex.quote(str(file.path)), shlex.quote(shown_url(self._url)))  # fmt: skip
+            into = "" if self._is_in_store else f" --db {shlex.quote(shown_url(self._url))}"
+            warn("the recording stays in its file; to ingest it later, run: registry ingest %s%s",
+                 shlex.quote(str(file.path)), into)  # fmt: skip
 
     def _payload(self) -> bytes:
-        """The present state as a hand-in."""
+        """The present state as a hand-in, or as an object."""
         self._notes.serialize(self._beat)
+        if self._is_in_store:
+            return b"".join(recording_chunks(self._header(), self._notes.texts))
         separate_run = self._identity.separate_run if self._identity.is_guessed else None
         return pack_hand_in(recording_chunks(self._header(), self._notes.texts), separate_run)
 

@@ -28,11 +28,13 @@ class RecordingFile:
     Args:
         prefix: Folder and beginning of the name, absolute.
         beat: Called to show progress.
+        mark: Follows the process id in the name.
     """
 
-    def __init__(self, prefix: Path, beat: Callable[[], None]) -> None:
+    def __init__(self, prefix: Path, beat: Callable[[], None], mark: str = "") -> None:
         self._prefix = prefix
         self._beat = beat
+        self._mark = mark
         self._named_for: tuple[str, int] | None = None
         self.path: Path | None = None
 
@@ -114,7 +116,7 @@ class RecordingFile:
 
     def _names(self, run: str, rank: int) -> Iterator[str]:
         start = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        process = str(os.getpid())
+        process = f"{os.getpid()}{self._mark}"
         yield self._name(run, process, rank)
         yield self._name(run, f"{process}-{start}", rank)
         while True:

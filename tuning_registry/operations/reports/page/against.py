@@ -12,6 +12,7 @@ from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.store import Store
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.formats.table_header import EXTRA
+from tuning_registry.locations import is_url
 from tuning_registry.model.globs import matches_kernel
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.reports.page.report import Comparison
@@ -75,7 +76,7 @@ def compare_with(store: Store, name: str, selection: Selection, key: str | None 
 
     Args:
         store: The database.
-        name: Table file, or name of a run.
+        name: Table file or its URL, or name of a run.
         selection: Which votes to compare with, and of which kernels.
         key: Only changes of this key, or of keys that match this pattern.
 
@@ -86,7 +87,7 @@ def compare_with(store: Store, name: str, selection: Selection, key: str | None 
     """
     table = table_or_run(store, name, selection.arch)
     compared = compare_with_votes(store, table, selection, as_logged=False)
-    is_run = not Path(name).is_file() and any(run.name == name for run in list_runs(store))
+    is_run = not is_url(name) and not Path(name).is_file() and any(run.name == name for run in list_runs(store))
     changes = [one for one in compared.changes if not one.is_served_alike and _is_wanted(one.kernel, selection.kernel)]
     wanted = None if key is None else matching_keys(key, (change.key for change in changes))
     with store.reading() as reading:

@@ -1,0 +1,86 @@
+"""Putting the recording of this process into an object store, from a child process.
+
+The packages of stores take a second to load, run threads, and cannot open a connection once the interpreter shuts down.
+None of that happens in the training process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tuning_registry.errors import FileError
+from tuning_registry.formats.stores import STORED, place_of
+
+UPLOAD_S: Final = 60.0  # of one try during the run
+_SHORTEST_S: Final = 5.0  # below it no child could start
+_BOOT: Final = """
+import json, sys
+sys.path[:] = json.loads(sys.stdin.buffer.readline())
+from tuning_registry.formats.stores import store_input
+store_input(sys.argv[1], int(sys.argv[2]))
+"""
+
+
+class Uploads:
+    """Uploads of one recording, each of which replaces the one before.
+
+    Args:
+        file: The recording's local file, whose name the object gets; None before it is written.
+    """
+
+    def __init__(self, file: Callable[[], Path | None]) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def append_hand_in(self, url: str, identity: str, payload: bytes, wait_s: float) -> None:  # noqa: ARG002 - of databases
+        """Upload a recording. An upload that is still running ends, since the older state must not come last.
+
+        Args:
+            url: The prefix.
+            identity: Not needed: the same upload again changes nothing.
+            payload: The recording.
+            wait_s: How long it may take.
+
+        Raises:
+            FileError: It was not uploaded.
+        """
+        file = self._file()
+        assert file is not None, "uploads follow a write of the file"
+        place = place_of(url).with_name(file.name)
+        if not sys.executable:
+            raise FileError("the path of the Python interpreter is not known")
+        paths = json.dumps([str(Path(entry).absolute()) for entry in sys.path]).encode()
+        niceness = "10" if wait_s >= UPLOAD_S else "0"  # at the end of the job there is no step to slow down
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+            process = self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of ours
+                [sys.executable, "-P", "-c", _BOOT, str(place), niceness],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "TUNING_REGISTRY_MODE": "off"},  # a module may install a policy when it is imported
+                process_group=0,  # Ctrl+C ends the job, whose exit waits for the upload
+            )
+        try:
+            answer, _ = process.communicate(paths + b"\n" + payload, max(wait_s, _SHORTEST_S))
+        except subprocess.TimeoutExpired:
+            raise FileError(f"the upload has not ended within {max(wait_s, _SHORTEST_S):.0f} s") from None
+        finally:
+            process.kill()
+            process.wait()
+        if answer != STORED and process is self._process:  # else a later upload has killed it
+            why = answer.decode(errors="replace").strip() or "the process that uploads was killed"
+            raise FileError(why.removeprefix(f"{place}: ").removeprefix("cannot be written: "))
+
+    def may_accept(self, url: str) -> bool:  # noqa: ARG002 - of databases
+        """False: the packages of stores retry as long as it makes sense."""
+        return False
