@@ -6,9 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
@@ -23,7 +21,6 @@ T = TypeVar("T")
 # Arch, kernel, lookup key, and the version group: Triton, package, its version, device. The spellings of an entry have
 # one shape in every version group, and votes of two shapes never mix.
 Shape = tuple[str, str, str, str, str, str, str]
-_IDS: Final = msgspec.json.Decoder(list[int])
 
 
 def shape_of(row: Row) -> Shape:
@@ -34,7 +31,9 @@ def shape_of(row: Row) -> Shape:
 
 def recording_ids(text: str) -> list[int]:
     """The ids of a row of `queries.votes.who_voted`. As a JSON array, they are read in a fifth of the time."""
-    return _IDS.decode(f"[{text}]")
+    import msgspec  # noqa: PLC0415 - not loaded for exports by votes alone
+
+    return msgspec.json.decode(f"[{text}]", type=list[int])
 
 
 def by_environment(items: Sequence[T], environments: Sequence[int | None]) -> dict[int, Sequence[T]]:
