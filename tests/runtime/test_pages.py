@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import Shell, blocks, pages, run_page
-
 pytest.importorskip("triton")
 pytest.importorskip("torch")
-PAGES = [page for page in pages() if any(block.mark == "needs" for block in blocks(page))]
+
+from tests.docs.blocks import POSTGRES_MARK, ROOT, Shell, blocks, pages, run_page
+from tests.docs.postgres import example_server
+from tests.runtime.fakes import HAS_LISTENER
+
+PAGES = [page for page in pages() if any("needs" in block.marks for block in blocks(page))]
+DOCS = ROOT / "tests" / "docs"
+
+# What the log of rank 0 says, once per job of the page.
+OUTCOMES = {
+    "README.md": ["recorded 1 vote", "pinned 1 of 1 keys"],
+}
+
+
+@pytest.fixture
+def shell(page: str, tmp_path: Path) -> Iterator[Shell]:
+    """A shell that also has a training job and launchers: in one release, as other tests are about releases."""
+    has_server = POSTGRES_MARK in (ROOT / page).read_text()
+    with example_server() if has_server and HAS_LISTENER else nullcontext({}) as client:
+        made = Shell(tmp_path, provides={"triton", "torch"} | ({"job"} if HAS_LISTENER else set()), **client)
+        if HAS_LISTENER:
+            shutil.copytree(DOCS / "job", made.folder, dirs_exist_ok=True)
+            for launcher in ("torchrun", "srun"):
+                made.add_tool(launcher, f"{DOCS}/launchers/{launcher}.py")
+        yield made
 
 
 def test_some_pages_need_triton() -> None:
@@ -19,6 +44,9 @@ def test_some_pages_need_triton() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_that_need_triton_do_what_the_page_shows(
-    page: str, tmp_path: Path, request: pytest.FixtureRequest
+    page: str, shell: Shell, request: pytest.FixtureRequest
 ) -> None:
-    run_page(page, Shell(tmp_path), rewriting=request.config.getoption("--rewrite-golden"))
+    run_page(page, shell, rewriting=request.config.getoption("--rewrite-golden"))
+    if "job" in shell.provides:
+        for outcome in OUTCOMES.get(page, []):
+            assert outcome in shell.printed
