@@ -7,6 +7,7 @@ Comments in the lines above a block change how it is treated:
 | `<!-- needs: THING -->` | The block runs only where a shell provides this. The runtime suite provides `triton`, `torch` |
 | | and `job`: a `train.py` that tunes a kernel, and launchers. Elsewhere only the syntax is checked. |
 | `<!-- before: CODE -->` | Code in the block's language that makes what the block takes for granted; it runs first. |
+| `<!-- after: CODE -->` | Shell commands that check what the block did. `$PRINTED` is a file with its output. |
 | `<!-- until: TEXT -->` | The block starts a server, which is interrupted once it has printed this, and must exit 0. |
 | `<!-- run by: FILE -->` | A test in this file runs the block. Here only its syntax is checked. |
 | `<!-- not run: REASON -->` | Tests cannot run the block. Only its syntax is checked. |
@@ -34,11 +35,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 POSTGRES_MARK = "<!-- database: postgres -->"
-MARKS = ("needs", "before", "until", "run by", "not run")
+MARKS = ("needs", "before", "after", "until", "run by", "not run")
 KINDS = {"console", "sh", "python", "json", "yaml", "sql", "toml", "text"}
 
 _BLOCK = re.compile(
-    rf"(?P<marks>(?:^ *<!-- (?:{'|'.join(MARKS)}): [^\n]* -->\n+)*)"
+    rf"(?P<marks>(?:^ *<!-- (?:{'|'.join(MARKS)}):\s(?:(?!-->).)*-->\n+)*)"
     r"^(?P<indent> *)```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -83,7 +84,7 @@ def blocks(page: str) -> list[Block]:
     text = (ROOT / page).read_text()
     return [
         Block(kind=match["kind"], text=re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE),
-              line=text.count("\n", 0, match.start("kind")) + 1, marks=dict(re.findall("<!-- ([^:]+): (.*) -->", match["marks"])))
+              line=text.count("\n", 0, match.start("kind")) + 1, marks=dict(re.findall(r"<!-- ([^:]+):\s(.*?)\s-->", match["marks"], re.DOTALL)))
         for match in _BLOCK.finditer(text)
     ]  # fmt: skip
 
@@ -130,7 +131,6 @@ class Shell:
     ) -> None:
         self.folder = folder.resolve()
         self.provides = set(provides)
-        self.printed = ""
         shutil.copytree(ROOT / "examples", self.folder / "examples")
         for data in ("triton-cache", "triton-autotune-cache", "tools"):
             shutil.copytree(ROOT / "tests" / "data" / data, self.folder / "tests" / "data" / data)
@@ -155,6 +155,7 @@ class Shell:
             "SCRATCH": str(self.folder / "scratch"),
             "XDG_DATA_HOME": str(self.folder / ".data"),
             "TUNING_REGISTRY_DB": f"sqlite:///{self.folder}/registry.db",
+            "PRINTED": str(self.folder / ".printed"),
             "COLUMNS": "120",
             "NO_COLOR": "1",
             "OMP_NUM_THREADS": "1",
@@ -183,7 +184,7 @@ class Shell:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300,
         )  # fmt: skip
         output = _TIME.sub("...", done.stdout.replace(str(self.folder), "..."))
-        self.printed += output
+        (self.folder / ".printed").write_text(output)
         return done.returncode, output
 
     def prepare(self, block: Block) -> None:
@@ -192,7 +193,8 @@ class Shell:
             self.run_script(block.marks["before"])
 
     def run_block(self, block: Block) -> None:
-        """Run a block in a language of the shell; blocks of data need no running."""
+        """Run a block in a language of the shell, and what checks it; blocks of data need no running."""
+        self.prepare(block)
         if block.kind == "console":
             self.run_console(block)
         elif "until" in block.marks:
@@ -204,6 +206,8 @@ class Shell:
         elif block.kind == "yaml":
             for step in workflow_steps(block.text):
                 self.run_script(step)
+        if "after" in block.marks:
+            self.run_script(block.marks["after"])
 
     def run_console(self, block: Block) -> None:
         """Run every command of a console block and compare what it prints with what is shown."""
@@ -287,7 +291,6 @@ def run_page(page: str, shell: Shell, *, rewriting: bool = False) -> None:
             done += text[end : match.start("text")] + "".join(_as_it_prints(c, shell) for c in commands(block.text))
             end = match.end("text")
         else:
-            shell.prepare(block)
             shell.run_block(block)
     if rewriting:
         file.write_text(done + text[end:])
@@ -301,7 +304,8 @@ def _as_it_prints(command: Command, shell: Shell) -> str:
 
 
 def workflow_steps(text: str) -> Iterator[str]:
-    """The commands of a workflow's `run:` lines, except those that install something."""
-    for step in re.findall(r"^ *-? *run: ([^|\n].*)$", text, re.MULTILINE):
-        if "pip install" not in step:
-            yield step
+    """The commands of a workflow's `run:` fields, except those that install something."""
+    for indent, line, lines in re.findall(r"^( *-? *)run: (?:([^|\n].*)|[|]\n((?:\1 +.*\n)+))", text, re.MULTILINE):
+        del indent
+        if "pip install" not in line:
+            yield line or lines
