@@ -34,7 +34,7 @@ from tuning_registry.cli.app import app
 PAGES = pages()
 SITE = [page for page in PAGES if page.startswith("docs/")]
 NAVIGATION = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-MARK_LINES = re.compile(rf"^ *<!-- (?:{'|'.join(MARKS)}): ", re.MULTILINE)
+MARK_LINES = re.compile(rf"^ *<!-- (?:{'|'.join(MARKS)}):\s", re.MULTILINE)
 COMMANDS = {path.removeprefix("registry").strip() for path, _ in generate.walk_commands("registry", get_command(app))}
 
 
@@ -229,7 +229,8 @@ def test_pages_name_no_command_that_is_gone() -> None:
 
 
 def test_the_readme_has_at_most_900_words() -> None:
-    assert len(text("README.md").split()) <= 900
+    shown = re.sub("<!--.*?-->", "", text("README.md"), flags=re.DOTALL)
+    assert len(shown.split()) <= 900
 
 
 def test_decisions_are_numbered_once_and_known_where_they_are_referred_to() -> None:
