@@ -5,7 +5,7 @@ Comments in the lines above a block change how it is treated:
 | mark | meaning |
 | --- | --- |
 | `<!-- needs: THING -->` | The block runs only where a shell provides this. The runtime suite provides `triton`, `torch` |
-| | and `job`: a `train.py` that tunes a kernel, and launchers. Elsewhere only the syntax is checked. |
+| | and `job` (a `train.py` that tunes a kernel, and launchers), the core suite `no-triton`. |
 | `<!-- before: CODE -->` | Code in the block's language that makes what the block takes for granted; it runs first. |
 | `<!-- after: CODE -->` | Shell commands that check what the block did. `$PRINTED` is a file with its output. |
 | `<!-- until: TEXT -->` | The block starts a server, which is interrupted once it has printed this, and must exit 0. |

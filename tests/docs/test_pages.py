@@ -55,7 +55,7 @@ def block(kind: str, content: str, **marks: str) -> Block:
 def shell(page: str, tmp_path: Path) -> Iterator[Shell]:
     """A shell for the page, with a Postgres server if the page asks for one."""
     with example_server() if POSTGRES_MARK in text(page) else nullcontext({}) as client:
-        yield Shell(tmp_path, **client)
+        yield Shell(tmp_path, provides={"no-triton"}, **client)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -75,7 +75,7 @@ def test_marks_are_filled_in() -> None:
         for found in blocks(page):
             where = (page, found.line)
             assert all(len(value) > 4 for name, value in found.marks.items() if name != "needs"), where
-            assert set(found.marks.get("needs", "").split()) <= {"triton", "torch", "job"}, where
+            assert set(found.marks.get("needs", "").split()) <= {"triton", "torch", "job", "no-triton"}, where
         assert len(re.findall(MARK_LINES, text(page))) == sum(len(found.marks) for found in blocks(page)), page
 
 
