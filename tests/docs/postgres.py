@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.conftest import DebianPostgres
+from tests.conftest import ROOT, DebianPostgres
+from tests.docs.blocks import POSTGRES_MARK
 
 
 @contextmanager
-def example_server() -> Iterator[dict[str, Any]]:
-    """A new server; what a `Shell` needs to reach it.
+def server_of(page: str) -> Iterator[dict[str, Any]]:
+    """A new server if the page asks for one; what a `Shell` needs to reach it.
 
     libpq's variables say where the host of a URL is, so URLs are used as the page shows them.
     """
+    if POSTGRES_MARK not in (ROOT / page).read_text():
+        yield {}
+        return
     server = DebianPostgres()
     server.make()
     with socket.socket() as free:

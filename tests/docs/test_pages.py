@@ -7,7 +7,6 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from tests.conftest import ROOT
 from tests.docs.blocks import (
     KINDS,
     MARKS,
-    POSTGRES_MARK,
     Block,
     Command,
     Shell,
@@ -28,7 +26,7 @@ from tests.docs.blocks import (
     pages,
     run_page,
 )
-from tests.docs.postgres import example_server
+from tests.docs.postgres import server_of
 from tuning_registry.cli.app import app
 
 PAGES = pages()
@@ -54,7 +52,7 @@ def block(kind: str, content: str, **marks: str) -> Block:
 @pytest.fixture
 def shell(page: str, tmp_path: Path) -> Iterator[Shell]:
     """A shell for the page, with a Postgres server if the page asks for one."""
-    with example_server() if POSTGRES_MARK in text(page) else nullcontext({}) as client:
+    with server_of(page) as client:
         yield Shell(tmp_path, provides={"no-triton"}, **client)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,26 +11,26 @@ import pytest
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
-from tests.docs.blocks import POSTGRES_MARK, ROOT, Shell, blocks, pages, run_page
-from tests.docs.postgres import example_server
+from tests.docs.blocks import ROOT, Shell, blocks, pages, run_page
+from tests.docs.postgres import server_of
 from tests.runtime.fakes import HAS_LISTENER
 
+# One release has jobs: these pages are about commands, and other tests are about releases.
+PROVIDES = {"triton", "torch", "job"} if HAS_LISTENER else {"triton", "torch"}
 PAGES = [
-    page for page in pages() if any(block.marks.get("needs", "no-triton") != "no-triton" for block in blocks(page))
+    page for page in pages() if any(set(block.marks.get("needs", "-").split()) <= PROVIDES for block in blocks(page))
 ]
 DOCS = ROOT / "tests" / "docs"
 
 
 @pytest.fixture
 def shell(page: str, tmp_path: Path) -> Iterator[Shell]:
-    """A shell that also has a training job and launchers: in one release, as other tests are about releases."""
-    has_server = POSTGRES_MARK in (ROOT / page).read_text()
-    with example_server() if has_server and HAS_LISTENER else nullcontext({}) as client:
-        made = Shell(tmp_path, provides={"triton", "torch"} | ({"job"} if HAS_LISTENER else set()), **client)
-        if HAS_LISTENER:
-            shutil.copytree(DOCS / "job", made.folder, dirs_exist_ok=True)
-            for launcher in ("torchrun", "srun"):
-                made.add_tool(launcher, f"{DOCS}/launchers/{launcher}.py")
+    """A shell that also has Triton, a training job and launchers."""
+    with server_of(page) as client:
+        made = Shell(tmp_path, provides=PROVIDES, **client)
+        shutil.copytree(DOCS / "job", made.folder, dirs_exist_ok=True)
+        for launcher in ("torchrun", "srun") if "job" in PROVIDES else ():
+            made.add_tool(launcher, f"{DOCS}/launchers/{launcher}.py")
         yield made
 
 
