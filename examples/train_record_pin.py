@@ -137,8 +137,9 @@ def main() -> None:
     loss = train(kernel, device, options.steps)
     agreement = verify_choices()
     sources = sorted({choice.source for choice in choice_log()})
+    # The end of the line is part of the text: torchrun's ranks do not buffer, and two writes could be torn apart.
     print(f"rank {dist.get_rank()}: {mode}, {', '.join(sources)}, loss {loss!r}, choices {choice_digest()[:12]}, "
-          f"disagreements {len(agreement.disagreements)} of {agreement.compared}, misses {len(coverage_report().misses)}", flush=True)  # fmt: skip
+          f"disagreements {len(agreement.disagreements)} of {agreement.compared}, misses {len(coverage_report().misses)}\n", end="", flush=True)  # fmt: skip
     uninstall()
     dist.destroy_process_group()
 

@@ -108,7 +108,7 @@ class DebianPostgres:
             if os.environ.get("CI"):
                 pytest.fail("CI must install Debian's postgresql: the one from the package index has no ICU and no TLS")
             pytest.skip("no Postgres with ICU and TLS on this machine (Debian's postgresql has them)")
-        self._tools = binaries[-1].parent
+        self.tools = binaries[-1].parent
         self.data = self.folder / "data"
         self._user: dict[str, Any] = {}
         if os.geteuid() == 0:  # a Postgres server refuses to run as root
@@ -122,7 +122,7 @@ class DebianPostgres:
         return f"postgresql://postgres@/postgres?host={self.folder}"
 
     def tool(self, name: str, *arguments: object) -> None:
-        subprocess.run([self._tools / name, "-D", self.data, *map(str, arguments)],
+        subprocess.run([self.tools / name, "-D", self.data, *map(str, arguments)],
                        check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **self._user)  # fmt: skip
 
     def make(self, *options: str) -> None:

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import Shell, blocks, pages, run_page
-
 pytest.importorskip("triton")
 pytest.importorskip("torch")
-PAGES = [page for page in pages() if any(block.mark == "needs" for block in blocks(page))]
+
+from tests.docs.blocks import ROOT, Shell, blocks, pages, run_page
+from tests.docs.postgres import server_of
+from tests.runtime.fakes import HAS_LISTENER
+
+# One release has jobs: these pages are about commands, and other tests are about releases.
+PROVIDES = {"triton", "torch", "job"} if HAS_LISTENER else {"triton", "torch"}
+PAGES = [
+    page for page in pages() if any(set(block.marks.get("needs", "-").split()) <= PROVIDES for block in blocks(page))
+]
+DOCS = ROOT / "tests" / "docs"
+
+
+@pytest.fixture
+def shell(page: str, tmp_path: Path) -> Iterator[Shell]:
+    """A shell that also has Triton, a training job and launchers."""
+    with server_of(page) as client:
+        made = Shell(tmp_path, provides=PROVIDES, **client)
+        shutil.copytree(DOCS / "job", made.folder, dirs_exist_ok=True)
+        for launcher in ("torchrun", "srun") if "job" in PROVIDES else ():
+            made.add_tool(launcher, f"{DOCS}/launchers/{launcher}.py")
+        yield made
 
 
 def test_some_pages_need_triton() -> None:
@@ -19,6 +40,6 @@ def test_some_pages_need_triton() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_that_need_triton_do_what_the_page_shows(
-    page: str, tmp_path: Path, request: pytest.FixtureRequest
+    page: str, shell: Shell, request: pytest.FixtureRequest
 ) -> None:
-    run_page(page, Shell(tmp_path), rewriting=request.config.getoption("--rewrite-golden"))
+    run_page(page, shell, rewriting=request.config.getoption("--rewrite-golden"))

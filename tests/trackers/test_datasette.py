@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from datasette.app import Datasette
 
+from tests.docs.blocks import Shell, blocks_run_by
 from tuning_registry import Registry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -44,3 +45,10 @@ def test_a_query_takes_an_entry(tmp_path: Path) -> None:
     (answer,) = pages(tmp_path, f"/registry/choices.json?_shape=array&{names}")
     assert sum(row["votes"] for row in answer.json()) == first["votes"]
     assert len(answer.json()) == first["configs"]
+
+
+def test_the_documented_commands_start_a_server(tmp_path: Path) -> None:
+    (block,) = blocks_run_by(__file__, "docs/guides/use-from-a-notebook.md")
+    shell = Shell(tmp_path)
+    shell.run_script("registry ingest examples/h200 --run july")
+    shell.run_server(block.text.rstrip() + " --port 0", block.marks["until"])

@@ -8,21 +8,25 @@ from typing import Any
 
 import pytest
 
+from tests.docs.blocks import blocks_run_by
 from tuning_registry.runtime import install, provenance, uninstall
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "runtime.md"
+BLOCKS = blocks_run_by(__file__, "docs/runtime.md")
 
 
 def run_documented(client: str, **names: Any) -> dict[str, str | int]:
     """Run the block of the documentation that mentions a client; returns what it should have logged."""
-    blocks = [part.partition("```")[0] for part in DOCUMENT.read_text().split("```python\n")[1:]]
-    (block,) = [block for block in blocks if client in block]
+    (block,) = [block for block in BLOCKS if client in block.text]
     install(mode="auto")
     try:
-        exec(block, names)
+        exec(block.text, names)
         return provenance()
     finally:
         uninstall()
+
+
+def test_every_block_has_a_test() -> None:
+    assert len(BLOCKS) == 3
 
 
 def test_weights_and_biases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
