@@ -156,6 +156,8 @@ def _export_format(target: Target, name: str, policy: Policy, output: str | None
     left = sum(written.left_out.values())
     for reason, count in written.left_out.items():
         print_message(printable(f"note: {count_of(count, 'entry')} left out: {reason}"))
+    for note in written.notes:
+        print_message(printable(f"note: {note}"))
     files = count_of(len(written.files), "file")
     print_message(f"wrote {count_of(entries - left, 'entry')} to {files} in {printable(output)}")
 

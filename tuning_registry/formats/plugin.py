@@ -140,10 +140,12 @@ class Written:
         files: Bytes by name, relative to the folder that the user names. A single file whose name is empty goes to the
             path itself.
         left_out: How many entries the format cannot hold, by the reason.
+        notes: What the user must know about the files, such as where to copy them.
     """
 
     files: Mapping[str, bytes]
     left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 class Format:
