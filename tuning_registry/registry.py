@@ -513,9 +513,7 @@ class Registry:
             SelectionError: No votes match, or the format cannot hold them.
             FileError: A file cannot be written.
         """
-        written, _ = write_format(self._store, _selection(filters), name, policy)
-        for file, data in written.files.items():
-            write_atomically(place_of(path) / file if file else place_of(path), data)
+        written, _ = write_format(self._store, _selection(filters), name, place_of(path), policy)
         return dict(written.left_out)
 
     def exports(self, digest: str | None = None, *, arch: str | None = None) -> list[ExportRecord]:

@@ -13,7 +13,6 @@ from tuning_registry.cli.console import is_stdout, print_data, print_message, wr
 from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import DatabaseError, UsageError, printable
-from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.stores import Place, StorePath, place_of
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.formats.table_header import EXTRA
@@ -149,10 +148,7 @@ def _export_format(target: Target, name: str, policy: Policy, output: str | None
 
     if output is None or is_stdout(output):
         raise UsageError("--to needs a file or folder for its output; name it with -o PATH")
-    written, entries = write_format(target.open(), target.selection, name, policy)
-    place = place_of(output)
-    for file, data in sorted(written.files.items()):
-        write_atomically(place / file if file else place, data)
+    written, entries = write_format(target.open(), target.selection, name, place_of(output), policy)
     left = sum(written.left_out.values())
     for reason, count in written.left_out.items():
         print_message(printable(f"note: {count_of(count, 'entry')} left out: {reason}"))

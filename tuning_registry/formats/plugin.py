@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tuning_registry.errors import FileError, FormatError, RecordingError
-from tuning_registry.formats.files import parse_json, read_bytes, read_head
+from tuning_registry.formats.files import Content, parse_json, read_bytes, read_head
 from tuning_registry.formats.stores import Place
 from tuning_registry.model.devices import UNKNOWN_ARCH
 from tuning_registry.model.names import check_text, normal_arch
@@ -137,13 +137,13 @@ class Written:
     """What a writer made.
 
     Attributes:
-        files: Bytes by name, relative to the folder that the user names. A single file whose name is empty goes to the
-            path itself.
+        files: Bytes by name, relative to the folder that the user names, or a function that writes them to the open
+            file. A single file whose name is empty goes to the path itself.
         left_out: How many entries the format cannot hold, by the reason.
         notes: What the user must know about the files, such as where to copy them.
     """
 
-    files: Mapping[str, bytes]
+    files: Mapping[str, Content]
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
 

@@ -13,6 +13,7 @@ import pytest
 from tests.formats.tools.helpers import read
 from tests.formats.tools.loaders import read_with_sglang, read_with_vllm, shipped_files
 from tuning_registry.errors import SelectionError
+from tuning_registry.formats.files import write_together
 from tuning_registry.formats.plugin import ElectedEntry, Format, Outgoing
 from tuning_registry.formats.tools.sglang import SglangTables
 from tuning_registry.formats.tools.vllm import VllmTables
@@ -36,9 +37,8 @@ def gemm(key: str, config: Any = CONFIG, **changes: Any) -> ElectedEntry:
 
 
 def write(one: Format, folder: Path, *entries: ElectedEntry) -> Path:
-    for name, data in one.write(Outgoing(entries=entries)).files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+    files = one.write(Outgoing(entries=entries)).files
+    write_together({folder / name: content for name, content in files.items()})
     return folder
 
 
