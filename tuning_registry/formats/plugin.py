@@ -123,12 +123,14 @@ class Outgoing:
         entries: The elected entries, sorted by architecture, kernel and key.
         votes: Every vote behind them as a row, read when it is called.
         timings: Every timing as a row, likewise.
+        extras: The `extra` of every recording that counts, likewise.
         options: Further options of the command line, by name.
     """
 
     entries: Sequence[ElectedEntry]
     votes: Callable[[], Iterable[Mapping[str, Any]]] = _nothing
     timings: Callable[[], Iterable[Mapping[str, Any]]] = _nothing
+    extras: Callable[[], Iterable[Mapping[str, Any]]] = _nothing
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -1,21 +1,24 @@
-"""The functions with which vLLM and SGLang find and read tuned files, taken out of their source and run alone.
+"""The functions with which vLLM, SGLang and FlashInfer read tuned files, taken out of their source and run alone.
 
 Importing these packages needs a GPU's libraries, and the functions do not. Without a wheel, the source is the copy in
-`tests/data/tools/loaders/`. If `TUNING_REGISTRY_WHEELS` names a folder with wheels of vLLM and SGLang, the source and
-the shipped files are those of the wheels:
+`tests/data/tools/loaders/`. If `TUNING_REGISTRY_WHEELS` names a folder with wheels of these, the source and the
+shipped files are those of the wheels:
 
-    TUNING_REGISTRY_WHEELS=FOLDER pytest tests/formats/tools/test_launch_writer.py
+    TUNING_REGISTRY_WHEELS=FOLDER pytest tests/formats/tools/test_launch_writer.py tests/formats/tools/test_flashinfer_writer.py
 """
 
 from __future__ import annotations
 import __future__
 
 import ast
+import contextlib
+import copy
 import functools
 import json
 import logging
 import os
 import re
+import textwrap
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,6 +48,12 @@ _FUNCTIONS = {
     },
     "sglang/kernels/ops/gemm/fp8_kernel.py": {"get_w8a8_block_fp8_configs"},
     "sglang/kernels/ops/gemm/int8_kernel.py": {"get_w8a8_block_int8_configs"},
+    "flashinfer/autotuner/autotuner.py": {
+        "_json_to_tactic",
+        "_classify_metadata_mismatches",
+        "_format_meta_mismatches",
+        "load_configs",
+    },
 }
 _TABLES = (
     "fused_moe/configs/",
@@ -58,19 +67,22 @@ _TABLES = (
 @functools.cache
 def source_of(module: str) -> str:
     """The functions of a module that find and read its files."""
-    copy = _LOADERS / (module.replace("/", ".").removesuffix(".py") + ".txt")
+    there = _LOADERS / (module.replace("/", ".").removesuffix(".py") + ".txt")
     if _WHEELS is None:
-        return copy.read_text()
+        return there.read_text()
     with zipfile.ZipFile(_wheel(module.partition("/")[0])) as archive:
         text = archive.read(module).decode()
     wanted = [
-        node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name in _FUNCTIONS[module]
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and node.name in _FUNCTIONS[module]
     ]
     assert {node.name for node in wanted} == _FUNCTIONS[module]
     lines = text.splitlines()
     first = [min([node.lineno, *(one.lineno for one in node.decorator_list)]) for node in wanted]
     return "\n\n\n".join(
-        "\n".join(lines[start - 1 : node.end_lineno]) for start, node in zip(first, wanted, strict=True)
+        textwrap.dedent("\n".join(lines[start - 1 : node.end_lineno]))
+        for start, node in zip(first, wanted, strict=True)
     )
 
 
@@ -85,7 +97,7 @@ def shipped_files(project: str, folder: Path) -> list[Path]:
 
 
 def _wheel(project: str) -> Path:
-    (found,) = Path(str(_WHEELS)).glob(f"{project}-*.whl")
+    (found,) = Path(str(_WHEELS)).glob(f"{project}[-_]*.whl")
     return found
 
 
@@ -159,3 +171,29 @@ def read_with_sglang(
         per_channel_quant="per_channel_quant" in name,
         down_moe="down" in name,
     )
+
+
+def read_with_flashinfer(path: Path, environment: Mapping[str, str]) -> tuple[bool, dict[str, Any], dict[str, Any]]:
+    """Whether FlashInfer's autotuner loads a cache in an environment, and the choices and policies that it then has."""
+    autotuner = load(
+        "flashinfer/autotuner/autotuner.py",
+        path,
+        copy=copy,
+        _METADATA_KEY="_metadata",
+        _CACHE_GENERATION_KEY="_generation",
+        _NAMESPACED_RECORDS_KEY="_records",
+        _INDETERMINATE_META_VALUES=(None, "unknown", "None"),
+        _collect_metadata=lambda: dict(environment),
+    )
+    tuner = SimpleNamespace(
+        _lock=contextlib.nullcontext(),
+        _file_configs={},
+        _file_config_policies={},
+        _file_config_selections={},
+        _namespaced_records={},
+        _dirty_namespaces=set(),
+        _warned_cache_mismatch=set(),
+        _observe_cache_generation=lambda *_: None,
+    )
+    is_loaded = autotuner.load_configs(tuner, str(path))
+    return is_loaded, tuner._file_configs, tuner._file_config_policies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -77,6 +78,7 @@ def write_format(
             entries=[_elected(entry, votes) for entry in election.entries],
             votes=lambda: _vote_rows(election.every_entry, votes),
             timings=lambda: _timing_rows(election.every_entry, votes),
+            extras=lambda: (json.loads(text) for _, text in reading.bulk(queries.recordings.extras(selection))),
             options=options or {},
         )
         with translated(f"format {name}"):
