@@ -45,6 +45,7 @@ _FOR_PEOPLE: Final = (Format.table, Format.markdown)  # these leave out changes 
         "registry export --arch sm90 -o sm90.json",
         "registry export --arch sm90 --policy fastest --max-regression 5 -o sm90.json",
         "registry export --arch sm90 --generalize 3 --run july",
+        "registry export --to vllm --curated --device NVIDIA_H200 -o tuned",
     ),
 )
 def export(
