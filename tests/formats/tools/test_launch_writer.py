@@ -152,6 +152,7 @@ def test_entries_that_a_tool_cannot_use_are_counted() -> None:
         elected(MOE + "1", device=""),
         elected(MOE + "x"),
         elected("E=8|N=64|H=3|M=1"),
+        elected("E=8|N=64|dtype=../x|M=1"),
         elected("E=8|N=64|torch.bfloat16|M=1"),
         gemm("N=64|K=128|dtype=fp8_w8a8_channelwise|M=1"),
         elected(MOE + "1", CONFIG | {"USE_TMA": True}),
@@ -168,9 +169,9 @@ def test_entries_that_a_tool_cannot_use_are_counted() -> None:
     device, name = "their device is not known (registry ingest --device DEVICE states it)", "the tool looks up no file"
     foreign, kind = "the tool's kernel does not have their launch parameters", "their config does not consist of launch"
     vllm, sglang = (one.write(Outgoing(entries=entries)) for one in (VLLM, SGLANG))
-    assert summary(vllm.left_out) == {device: 1, name: 4, f"{foreign} USE_TMA": 1, f"{foreign} SPLIT_K": 1, kind: 1}
+    assert summary(vllm.left_out) == {device: 1, name: 5, f"{foreign} USE_TMA": 1, f"{foreign} SPLIT_K": 1, kind: 1}
     assert len(vllm.files) == 1
-    assert summary(sglang.left_out) == {device: 1, name: 4, "their Triton version is not known": 1, kind: 1}
+    assert summary(sglang.left_out) == {device: 1, name: 5, "their Triton version is not known": 1, kind: 1}
     assert len(sglang.files) == 2
 
 

@@ -67,6 +67,7 @@ class Layout:
             and names[-1:] == (self.family.bucket,)
             and fields[self.family.bucket].isdecimal()
             and self.required <= set(names[first:-1]) <= {*self.parts}
+            and not any("/" in value for value in fields.values())
         )
 
     def path(self, fields: Mapping[str, str], entry: ElectedEntry) -> str:
