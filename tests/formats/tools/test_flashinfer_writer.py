@@ -80,7 +80,13 @@ def test_without_a_rank_the_libraries_are_not_known(tmp_path: Path) -> None:
 
 
 def elected(profile: str = "((1,),)", config: str | None = None, **changes: Any) -> ElectedEntry:
-    given = {"arch": "sm100", "device": "NVIDIA_B200", "kernel": "flashinfer.fp4_gemm", "version": "0.7.4"} | changes
+    given: dict[str, Any] = {
+        "arch": "sm100",
+        "device": "NVIDIA_B200",
+        "kernel": "flashinfer.fp4_gemm",
+        "version": "0.7.4",
+        "total_votes": 1,
+    } | changes
     text = tactic_text("R", 3, extras="(1,)") if config is None else config
     return ElectedEntry(key=f"profile={profile}", config=text, **given)
 
@@ -95,6 +101,13 @@ def test_a_profile_is_written_as_it_was_read() -> None:
     document = written(elected(r"((1, 'a\|b\=\\c'),)", kernel="flashinfer.it's"))
     key = """("it's", 'R', ((1, 'a|b=\\c'),), (1,))"""
     assert document[key] == ["R", 3]
+
+
+def test_the_entry_of_a_pin_states_no_device_or_version() -> None:
+    pin = elected("((2,),)", device="", version="", total_votes=0)
+    document = written(pin, elected(), parts=(environment_part(METADATA, ()),))
+    assert document["_metadata"] == METADATA
+    assert len(document) == 3
 
 
 def test_one_op_has_one_policy_or_none() -> None:

@@ -88,18 +88,18 @@ def test_an_entry_for_every_key_must_not_serve_a_banned_config(store: Store, tmp
     """The readers of some formats use it for keys without an entry, here for M=1."""
     take(store, *write_ranks(tmp_path, [A]))
     _decide(store, "pin", "*", B, force=True)
-    assert outgoing.write_format(store, Selection(), "notes")[1] == 2
+    assert outgoing.write_format(store, Selection(), "notes", tmp_path / "out")[1] == 2
     _decide(store, "ban", "M=1", A)
     _decide(store, "ban", "M=1", B, force=True)
     with pytest.raises(SelectionError, match="a wider entry of the table would serve 1 of its keys"):
-        outgoing.write_format(store, Selection(), "notes")
+        outgoing.write_format(store, Selection(), "notes", tmp_path / "out")
 
 
 def test_an_expired_override_is_renewed_or_lifted_first(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path, [A]))
     _decide(store, "ban", "M=1", B, force=True, until="2020-01-02", now=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
     with pytest.raises(SelectionError, match="overrides have expired"):
-        outgoing.write_format(store, Selection(), "notes")
+        outgoing.write_format(store, Selection(), "notes", tmp_path / "out")
 
 
 def test_a_writer_that_fails_is_named(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

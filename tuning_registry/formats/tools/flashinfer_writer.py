@@ -67,15 +67,16 @@ def write_cache(chosen: Outgoing, module: str) -> Written:
             left_out["they are not choices of FlashInfer's autotuner"] += 1
     if not entries:
         return Written(files={}, left_out=left_out)
+    voted = [entry for entry in entries if entry.total_votes] or entries  # a pin without votes states no version
     for what, option, found in (
-        ("devices", "--device", {entry.device or "none" for entry in entries}),
-        ("FlashInfer versions", "--package flashinfer-python=VERSION", {entry.version or "none" for entry in entries}),
+        ("devices", "--device", {entry.device or "none" for entry in voted}),
+        ("FlashInfer versions", "--package flashinfer-python=VERSION", {entry.version or "none" for entry in voted}),
         ("architectures", "--arch", {entry.arch for entry in entries}),
     ):
         if len(found) > 1:
             raise SelectionError(f"the entries are for {len(found)} {what}: {list_some(sorted(found))}, but a cache is for "
                                  f"one; choose it with {option}")  # fmt: skip
-    metadata, policies, notes = _environment(chosen.extras(), entries[0])
+    metadata, policies, notes = _environment(chosen.extras(), voted[0])
     document: dict[str, Any] = {}
     has_extras = any(_extras(entry) is not None for entry in entries)  # FlashInfer 0.6 has none
     for entry in entries:
