@@ -40,6 +40,7 @@ from tuning_registry.operations.reports.ranks import Fleet, compare_ranks
 from tuning_registry.operations.reports.status import describe_status
 from tuning_registry.operations.retention import compact_run, delete_run
 from tuning_registry.operations.runs import Run, list_runs, restore_run, withdraw_run
+from tuning_registry.operations.sources import delete_source, restore_source, withdraw_source
 from tuning_registry.operations.tables.checking import TableCheck, check_table
 from tuning_registry.operations.tables.compile_data import write_table_files
 from tuning_registry.operations.tables.differences import compare_tables, compare_with_votes, table_or_run
@@ -513,9 +514,7 @@ class Registry:
             SelectionError: No votes match, or the format cannot hold them.
             FileError: A file cannot be written.
         """
-        written, _ = write_format(self._store, _selection(filters), name, policy)
-        for file, data in written.files.items():
-            write_atomically(place_of(path) / file if file else place_of(path), data)
+        written, _ = write_format(self._store, _selection(filters), name, place_of(path), policy)
         return dict(written.left_out)
 
     def exports(self, digest: str | None = None, *, arch: str | None = None) -> list[ExportRecord]:
@@ -589,34 +588,40 @@ class Registry:
         """Every run with what it recorded, newest first."""
         return list_runs(self._store)
 
-    def withdraw(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
+    def withdraw(self, run: str, *, ranks: int | Iterable[int] = (), curated: bool = False) -> bool:
         """Stop counting the votes of a run, or of some of its ranks. They are kept, and `restore` counts them again.
 
         Args:
             run: Name of the run.
             ranks: Only this rank, or these; empty for the whole run.
+            curated: Whether `run` names a source of curated choices, as `status` lists it.
 
         Returns:
             Whether this changed anything.
 
         Raises:
-            SelectionError: There is no such run or rank.
+            SelectionError: There is no such run, rank or source.
         """
+        if curated:
+            return withdraw_source(self._store, run)
         return withdraw_run(self._store, run, _several(ranks))
 
-    def restore(self, run: str, *, ranks: int | Iterable[int] = ()) -> bool:
+    def restore(self, run: str, *, ranks: int | Iterable[int] = (), curated: bool = False) -> bool:
         """Count the votes of a withdrawn run again, or those of ranks that were withdrawn individually.
 
         Args:
             run: Name of the run.
             ranks: Only this rank, or these; empty for the whole run.
+            curated: Whether `run` names a source of curated choices, as `status` lists it.
 
         Returns:
             Whether this changed anything.
 
         Raises:
-            SelectionError: There is no such run or rank.
+            SelectionError: There is no such run, rank or source.
         """
+        if curated:
+            return restore_source(self._store, run)
         return restore_run(self._store, run, _several(ranks))
 
     def compact(self, run: str) -> int:
@@ -633,18 +638,21 @@ class Registry:
         """
         return compact_run(self._store, run)
 
-    def delete(self, run: str) -> int:
+    def delete(self, run: str, *, curated: bool = False) -> int:
         """Delete a run with its votes, timings and observations. Unlike `withdraw`, this cannot be undone.
 
         Args:
             run: Name of the run.
+            curated: Whether `run` names a source of curated choices, as `status` lists it.
 
         Returns:
-            How many recordings were deleted.
+            How many recordings, or files with curated choices, were deleted.
 
         Raises:
-            SelectionError: There is no such run.
+            SelectionError: There is no such run or source.
         """
+        if curated:
+            return delete_source(self._store, run)
         return delete_run(self._store, run)
 
     def pin(self, arch: str, kernel: str, key: str, config: str | Mapping[str, Any], *, reason: str,

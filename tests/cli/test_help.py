@@ -44,6 +44,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "tests" / "data" / "triton-cache", folder / "triton-cache")
     for words in (
         ["ingest", str(H200), "--run", "july", "--triton", "3.6.0"],
+        ["ingest", str(ROOT / "tests" / "data" / "tools" / "vllm"), "--package", "vllm=0.33.0"],
         ["export", "--arch", "sm90", "-o", str(folder / "old.json")],
         ["export", "--arch", "sm90", "-o", str(folder / "sm90.json")],
     ):

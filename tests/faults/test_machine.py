@@ -95,6 +95,19 @@ def test_a_disk_that_fills_up_during_an_export(database: str, cli: Cli, tmp_path
     assert contents(table.parent) == {"sm90.json": b"old"}
 
 
+@on_sqlite
+def test_a_disk_that_fills_up_while_parquet_is_written(database: str, cli: Cli, tmp_path: Path) -> None:
+    assert cli("ingest", H200).exit_code == 0
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "entries.parquet").write_text("old")
+    # More than the 32 KiB that SQLite needs for its -shm file, and less than the timings need.
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (34_000, 34_000))"
+    result = run_prepared(limit, "--db", database, "export", "--to", "parquet", "-o", out)
+    assert error_of(result) == f"error: {out}/timings.parquet: cannot be written: File too large"
+    assert contents(out) == {"entries.parquet": b"old"}
+
+
 @pytest.mark.parametrize("words", [("export", "--arch", "sm90"), ("winners",), ("status",), ("db", "path")])
 @on_sqlite
 def test_a_full_disk_behind_stdout(database: str, cli: Cli, words: tuple[str, ...]) -> None:

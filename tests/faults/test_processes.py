@@ -22,7 +22,7 @@ from tests.conftest import config, write_ranks, write_recording
 from tuning_registry.cli.app import main
 from tuning_registry.db import schema
 from tuning_registry.db.store import Store
-from tuning_registry.formats.files import write_atomically
+from tuning_registry.formats.files import _write_beside, write_together
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.winners import find_winners
 from tuning_registry.operations.ingest.ingest import IngestOptions, ingest
@@ -250,12 +250,13 @@ def test_killed_at_a_random_moment_all_or_nothing_is_kept(store: Store, database
 
 
 def die_at_line(at: int) -> None:
-    """End this process by SIGKILL before the `at`-th line of `write_atomically` that it runs."""
+    """End this process by SIGKILL before the `at`-th line that it runs of the functions that replace a file."""
+    replacing = (write_together.__code__, _write_beside.__code__)
     seen = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal seen
-        if frame.f_code is not write_atomically.__code__:
+        if frame.f_code not in replacing:
             return None
         seen += event == "line"
         if seen == at:

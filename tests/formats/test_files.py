@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from tests.helpers import contents
 from tuning_registry.errors import FileError
-from tuning_registry.formats.files import expand_glob, find_below, write_atomically
+from tuning_registry.formats.files import expand_glob, find_below, write_atomically, write_together
 
 
 def test_a_missing_folder_is_created(tmp_path: Path) -> None:
@@ -26,6 +29,21 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="file/x.json: cannot be written: Not a directory"):
         write_atomically(tmp_path / "file" / "x.json", b"{}\n")
+
+
+def test_several_files_are_replaced_together_or_not_at_all(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("old")
+
+    def fail(file: BinaryIO) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(FileError, match="/b: cannot be written: No space left on device"):
+        write_together({tmp_path / "a": b"new", tmp_path / "b": fail})
+    assert contents(tmp_path) == {"a": b"old", "b": b"old"}
+    write_together({tmp_path / "a": b"new", tmp_path / "b": lambda file: file.write(b"newer")})
+    assert contents(tmp_path) == {"a": b"new", "b": b"newer"}
 
 
 def test_temporary_folders_of_tritons_cache_are_never_entered(tmp_path: Path) -> None:

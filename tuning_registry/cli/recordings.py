@@ -32,6 +32,10 @@ RunRanks = Annotated[
     typer.Option("--rank", metavar="RANKS", help="Only these ranks of the run, such as 3 or 0-7. May be repeated."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")]
+OfCurated = Annotated[
+    bool,
+    typer.Option("--curated", help="RUN names a source of curated choices, as listed by registry status."),
+]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as shown by registry runs.")]
 
 
@@ -215,23 +219,43 @@ def list_runs(ctx: typer.Context, style: FormatOption = Format.table, db: Db = N
     print_message(count_of(len(found), "run"))
 
 
-@command(examples=("registry runs withdraw july", "registry runs withdraw july --rank 3"))
-def withdraw(target: Target, run: RunName, rank: RunRanks = None) -> None:
+@command(
+    examples=(
+        "registry runs withdraw july",
+        "registry runs withdraw july --rank 3",
+        "registry runs withdraw 'vllm 0.33.0' --curated",
+    )
+)
+def withdraw(target: Target, run: RunName, rank: RunRanks = None, curated: OfCurated = False) -> None:
     """Stop counting the votes of a run or of some of its ranks. They are kept and can be restored."""
     from tuning_registry.operations.runs import withdraw_run
+    from tuning_registry.operations.sources import withdraw_source
 
     ranks = parse_ranks(rank or ())
+    if curated:
+        _refuse_ranks(ranks)
+        changed = withdraw_source(target.open(), run)
+        outcome = "withdrawn; its curated choices no longer count" if changed else "already withdrawn"
+        print_message(f"{printable(run)}: {outcome}")
+        return
     changed = withdraw_run(target.open(), run, ranks)
     outcome = f"withdrawn; {_whose(ranks)} votes no longer count" if changed else "already withdrawn"
     print_message(f"{_named(run, ranks)}: {outcome}")
 
 
 @command(examples=("registry runs restore july", "registry runs restore july --rank 3"))
-def restore(target: Target, run: RunName, rank: RunRanks = None) -> None:
+def restore(target: Target, run: RunName, rank: RunRanks = None, curated: OfCurated = False) -> None:
     """Count the votes of a withdrawn run, or of its withdrawn ranks, again."""
     from tuning_registry.operations.runs import list_runs, restore_run
+    from tuning_registry.operations.sources import restore_source
 
     ranks, store = parse_ranks(rank or ()), target.open()
+    if curated:
+        _refuse_ranks(ranks)
+        changed = restore_source(store, run)
+        outcome = "restored; its curated choices count again" if changed else "not withdrawn"
+        print_message(f"{printable(run)}: {outcome}")
+        return
     changed = restore_run(store, run, ranks)
     outcome = f"restored; {_whose(ranks)} votes count again" if changed else "not withdrawn"
     print_message(f"{_named(run, ranks)}: {outcome}")
@@ -265,11 +289,17 @@ def compact(target: Target, run: RunName, yes: Yes = False) -> None:
 
 
 @command(examples=("registry runs delete july --yes",))
-def delete(target: Target, run: RunName, yes: Yes = False) -> None:
+def delete(target: Target, run: RunName, yes: Yes = False, curated: OfCurated = False) -> None:
     """Delete a run with its votes, timings and observations. Unlike a withdrawal, this cannot be undone."""
     from tuning_registry.operations.retention import delete_run, describe_run
+    from tuning_registry.operations.sources import delete_source, describe_source
 
     store = target.open()
+    if curated:
+        print_message(f"will be deleted: {describe_source(store, run)}")
+        _confirm("delete these curated choices?", yes=yes)
+        print_message(f"{printable(run)}: deleted {count_of(delete_source(store, run), 'file')}")
+        return
     found = describe_run(store, run)
     print_message(f"will be deleted: {found}")
     for line in found.exports:
@@ -305,6 +335,11 @@ def _confirm(question: str, *, yes: bool) -> None:
         )
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
+
+
+def _refuse_ranks(ranks: Sequence[int]) -> None:
+    if ranks:
+        raise UsageError("--rank and --curated exclude each other: curated choices have no rank")
 
 
 def _whose(ranks: Sequence[int]) -> str:

@@ -13,7 +13,6 @@ from tuning_registry.cli.console import is_stdout, print_data, print_message, wr
 from tuning_registry.cli.options import VOTES, FormatOption, PolicyOption
 from tuning_registry.cli.progress import show_progress
 from tuning_registry.errors import DatabaseError, UsageError, printable
-from tuning_registry.formats.files import write_atomically
 from tuning_registry.formats.stores import Place, StorePath, place_of
 from tuning_registry.formats.table import TunedTable, read_table
 from tuning_registry.formats.table_header import EXTRA
@@ -46,6 +45,7 @@ _FOR_PEOPLE: Final = (Format.table, Format.markdown)  # these leave out changes 
         "registry export --arch sm90 -o sm90.json",
         "registry export --arch sm90 --policy fastest --max-regression 5 -o sm90.json",
         "registry export --arch sm90 --generalize 3 --run july",
+        "registry export --to vllm --curated --device NVIDIA_H200 -o tuned",
     ),
 )
 def export(
@@ -149,13 +149,12 @@ def _export_format(target: Target, name: str, policy: Policy, output: str | None
 
     if output is None or is_stdout(output):
         raise UsageError("--to needs a file or folder for its output; name it with -o PATH")
-    written, entries = write_format(target.open(), target.selection, name, policy)
-    place = place_of(output)
-    for file, data in sorted(written.files.items()):
-        write_atomically(place / file if file else place, data)
+    written, entries = write_format(target.open(), target.selection, name, place_of(output), policy)
     left = sum(written.left_out.values())
     for reason, count in written.left_out.items():
         print_message(printable(f"note: {count_of(count, 'entry')} left out: {reason}"))
+    for note in written.notes:
+        print_message(printable(f"note: {note}"))
     files = count_of(len(written.files), "file")
     print_message(f"wrote {count_of(entries - left, 'entry')} to {files} in {printable(output)}")
 

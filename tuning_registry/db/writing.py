@@ -134,14 +134,26 @@ class Writing(Reading):
         run = sa.select(schema.recorded_runs.c.id).where(schema.recorded_runs.c.name == name)
         self.connection.execute(sa.delete(schema.recordings).where(schema.recordings.c.run_id.in_(run)))
         self.connection.execute(sa.delete(schema.recorded_runs).where(schema.recorded_runs.c.name == name))
+        self._delete_unused_entries()
+        blocks = schema.audit_blocks
+        is_used = sa.exists().where(schema.audits.c.block_id == blocks.c.id)
+        self.connection.execute(sa.delete(blocks).where(~is_used))
+
+    def delete_origins(self, ids: Sequence[int]) -> None:
+        """Delete files with their curated choices, and the entries that nothing refers to."""
+        for chunk in in_chunks(ids):
+            self.connection.execute(
+                sa.delete(schema.curated_choices).where(schema.curated_choices.c.origin_id.in_(chunk))
+            )
+            self.connection.execute(sa.delete(schema.origins).where(schema.origins.c.id.in_(chunk)))
+        self._delete_unused_entries()
+
+    def _delete_unused_entries(self) -> None:
         there = [
             sa.exists().where(table.c.entry_id == schema.entries.c.id)
             for table in schema.metadata.sorted_tables if "entry_id" in table.c
         ]  # fmt: skip
         self.connection.execute(sa.delete(schema.entries).where(~sa.or_(*there)))
-        blocks = schema.audit_blocks
-        is_used = sa.exists().where(schema.audits.c.block_id == blocks.c.id)
-        self.connection.execute(sa.delete(blocks).where(~is_used))
 
     def insert_override(self, event: Mapping[str, Any], config: str) -> int:
         """Append an override event; its id.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import io
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from tuning_registry.errors import FileError, FormatError, RecordingError
 from tuning_registry.formats.stores import (
@@ -27,6 +28,8 @@ _BOM = b"\xef\xbb\xbf"
 # Recordings are a few megabytes. Reading JSON takes many times its size in memory, so a larger file, which cannot be a
 # recording, must not exhaust the memory of the machine.
 MAX_FILE_BYTES: Final = 256 << 20  # See docs/decisions.md, D11.
+# What a file will hold, or a function that writes it to the open file.
+Content = bytes | Callable[[BinaryIO], object]
 
 
 def read_bytes(path: Place, limit_bytes: int = MAX_FILE_BYTES) -> bytes:
@@ -217,7 +220,7 @@ def _value_at(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def write_atomically(path: Place, data: bytes) -> None:
+def write_atomically(path: Place, data: Content) -> None:
     """Replace the content of a file or object with `data`, whole or not at all; creates its folder if necessary.
 
     If `path` is a symlink, its target is replaced. An existing file keeps its mode; the umask decides the mode of a new
@@ -226,36 +229,39 @@ def write_atomically(path: Place, data: bytes) -> None:
     Raises:
         FileError: The file cannot be written. An existing file is unchanged, and no temporary file is left.
     """
-    if isinstance(path, StorePath):
-        write_object(path, data)
-        return
-    temporary: Path | None = None
+    write_together({path: data})
+
+
+def write_together(files: Mapping[Place, Content]) -> None:
+    """Replace the content of several files as `write_atomically` does; none of them before all are written.
+
+    Objects of a store are put there one by one, once the content of all is known.
+
+    Raises:
+        FileError: A file cannot be written.
+    """
+    written: list[tuple[Path, Path]] = []
+    objects: dict[StorePath, bytes] = {}
+    at: Place = Path()
     try:
-        # The path itself, not its target: /dev/fd/63 (`>(...)` in a shell) leads to a pipe, which has no name.
-        old = _status(path)
-        if old and stat.S_ISDIR(old.st_mode):
-            raise FileError(f"{path}: is a directory; expected a file name")
-        if old and not stat.S_ISREG(old.st_mode):
-            path.write_bytes(data)
-            return
-        target = Path(os.path.realpath(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name[:100]}.{os.urandom(6).hex()}.tmp")
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            if old:
-                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        temporary = None
-        sync_folder(target.parent)
+        for at, content in files.items():
+            if isinstance(at, StorePath):
+                objects[at] = _bytes_of(content)
+            else:
+                written += _write_beside(at, content)
+        for place, data in objects.items():
+            write_object(place, data)
+        while written:
+            temporary, at = written[0]
+            os.replace(temporary, at)
+            written.pop(0)
+            sync_folder(at.parent)
     except FileError:
         raise
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {_reason(error)}") from error
+        raise FileError(f"{at}: cannot be written: {_reason(error)}") from error
     finally:
-        if temporary is not None:
+        for temporary, _ in written:
             with contextlib.suppress(OSError):
                 temporary.unlink()
 
@@ -270,6 +276,42 @@ def delete_file(path: Place) -> None:
         delete_object(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _bytes_of(content: Content) -> bytes:
+    if not callable(content):
+        return content
+    file = io.BytesIO()
+    content(file)
+    return file.getvalue()
+
+
+def _write_beside(path: Path, content: Content) -> list[tuple[Path, Path]]:
+    """Write a temporary file next to the one that it will replace; both are returned. A device is written at once."""
+    # The path itself, not its target: /dev/fd/63 (`>(...)` in a shell) leads to a pipe, which has no name.
+    old = _status(path)
+    if old and stat.S_ISDIR(old.st_mode):
+        raise FileError(f"{path}: is a directory; expected a file name")
+    write = content if callable(content) else lambda file: file.write(content)
+    if old and not stat.S_ISREG(old.st_mode):
+        with open(path, "wb") as file:
+            write(file)
+        return []
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name[:100]}.{os.urandom(6).hex()}.tmp")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            if old:
+                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    return [(temporary, target)]
 
 
 def _status(path: Path) -> os.stat_result | None:

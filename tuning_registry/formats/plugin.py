@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tuning_registry.errors import FileError, FormatError, RecordingError
-from tuning_registry.formats.files import parse_json, read_bytes, read_head
+from tuning_registry.formats.files import Content, parse_json, read_bytes, read_head
 from tuning_registry.formats.stores import Place
 from tuning_registry.model.devices import UNKNOWN_ARCH
 from tuning_registry.model.names import check_text, normal_arch
@@ -123,12 +123,14 @@ class Outgoing:
         entries: The elected entries, sorted by architecture, kernel and key.
         votes: Every vote behind them as a row, read when it is called.
         timings: Every timing as a row, likewise.
+        extras: The `extra` of every recording that counts, likewise.
         options: Further options of the command line, by name.
     """
 
     entries: Sequence[ElectedEntry]
     votes: Callable[[], Iterable[Mapping[str, Any]]] = _nothing
     timings: Callable[[], Iterable[Mapping[str, Any]]] = _nothing
+    extras: Callable[[], Iterable[Mapping[str, Any]]] = _nothing
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -137,13 +139,15 @@ class Written:
     """What a writer made.
 
     Attributes:
-        files: Bytes by name, relative to the folder that the user names. A single file whose name is empty goes to the
-            path itself.
+        files: Bytes by name, relative to the folder that the user names, or a function that writes them to the open
+            file. A single file whose name is empty goes to the path itself.
         left_out: How many entries the format cannot hold, by the reason.
+        notes: What the user must know about the files, such as where to copy them.
     """
 
-    files: Mapping[str, bytes]
+    files: Mapping[str, Content]
     left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 class Format:

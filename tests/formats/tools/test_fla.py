@@ -111,7 +111,8 @@ def elected(key: str, **changes: Any) -> ElectedEntry:
 
 
 def written(*entries: ElectedEntry) -> dict[str, Any]:
-    return {name: json.loads(data) for name, data in FLA.write(Outgoing(entries=entries)).files.items()}
+    files = FLA.write(Outgoing(entries=entries)).files
+    return {name: json.loads(data) for name, data in files.items() if isinstance(data, bytes)}
 
 
 def test_files_that_fla_wrote_come_out_with_the_same_entries(tmp_path: Path) -> None:
@@ -142,8 +143,7 @@ def test_values_of_keys_have_their_types() -> None:
 
 
 def test_the_entry_of_a_pin_states_no_version_and_is_the_default() -> None:
-    made = FLA.write(Outgoing(entries=[elected("*", triton="", total_votes=0), elected("M=1", triton="3.6.0")]))
-    document = json.loads(made.files["k.json"])
+    document = written(elected("*", triton="", total_votes=0), elected("M=1", triton="3.6.0"))["k.json"]
     assert document["triton_version"] == "3.6.0"
     assert document["default_config"]["num_warps"] == CONFIG["num_warps"]
 

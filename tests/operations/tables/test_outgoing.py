@@ -58,7 +58,7 @@ def test_a_writer_gets_entries_votes_and_timings(store: Store, tmp_path: Path) -
         timed = {"sm90": {"k": {"M=1": [[A, [median, 0.5, 4.0]], [B, [9.0, 9.0, 9.0]]]}}}
         write_recording(tmp_path / f"timings.rank{rank}.json", timed)
     take(store, tmp_path)
-    written, entries = outgoing.write_format(store, Selection(), "notes")
+    written, entries = outgoing.write_format(store, Selection(), "notes", tmp_path / "out")
     assert (written.files, entries) == ({"a/b.json": b"1"}, 1)
     (one,) = Notes.given[0].entries
     assert (one.arch, one.device, one.kernel, one.key) == ("sm90", "", "k", "M=1")
@@ -74,7 +74,7 @@ def test_a_writer_stays_in_its_folder(store: Store, tmp_path: Path, monkeypatch:
     take(store, *write_ranks(tmp_path, [A]))
     monkeypatch.setattr(Notes, "files", {name: b""})
     with pytest.raises(PluginError, match="expected a name below the output folder"):
-        outgoing.write_format(store, Selection(), "notes")
+        outgoing.write_format(store, Selection(), "notes", tmp_path / "out")
 
 
 def _decide(store: Store, action: str, key: str, chosen: Any, **more: Any) -> None:
@@ -88,31 +88,31 @@ def test_an_entry_for_every_key_must_not_serve_a_banned_config(store: Store, tmp
     """The readers of some formats use it for keys without an entry, here for M=1."""
     take(store, *write_ranks(tmp_path, [A]))
     _decide(store, "pin", "*", B, force=True)
-    assert outgoing.write_format(store, Selection(), "notes")[1] == 2
+    assert outgoing.write_format(store, Selection(), "notes", tmp_path / "out")[1] == 2
     _decide(store, "ban", "M=1", A)
     _decide(store, "ban", "M=1", B, force=True)
     with pytest.raises(SelectionError, match="a wider entry of the table would serve 1 of its keys"):
-        outgoing.write_format(store, Selection(), "notes")
+        outgoing.write_format(store, Selection(), "notes", tmp_path / "out")
 
 
 def test_an_expired_override_is_renewed_or_lifted_first(store: Store, tmp_path: Path) -> None:
     take(store, *write_ranks(tmp_path, [A]))
     _decide(store, "ban", "M=1", B, force=True, until="2020-01-02", now=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
     with pytest.raises(SelectionError, match="overrides have expired"):
-        outgoing.write_format(store, Selection(), "notes")
+        outgoing.write_format(store, Selection(), "notes", tmp_path / "out")
 
 
 def test_a_writer_that_fails_is_named(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     take(store, *write_ranks(tmp_path, [A]))
     monkeypatch.setattr(Notes, "write", Failing.write)
     with pytest.raises(PluginError, match="format notes failed: ZeroDivisionError: 0"):
-        outgoing.write_format(store, Selection(), "notes")
+        outgoing.write_format(store, Selection(), "notes", tmp_path / "out")
 
 
 def test_nothing_to_write(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     take(store, *write_ranks(tmp_path, [A]))
     with pytest.raises(SelectionError, match="no votes match the filters. Nothing was written; --curated counts"):
-        outgoing.write_format(store, Selection(arch="sm100"), "notes")
+        outgoing.write_format(store, Selection(arch="sm100"), "notes", tmp_path / "out")
     monkeypatch.setattr(Notes, "write", Format.write)
     with pytest.raises(UsageError, match="--to notes: this format can be read, but not written"):
-        outgoing.write_format(store, Selection(), "notes")
+        outgoing.write_format(store, Selection(), "notes", tmp_path / "out")

@@ -24,6 +24,7 @@ class CuratedPlan:
         revives: Ids of origins of which an earlier state counts again.
         supersedes: Ids of origins that no longer count.
         already: Number of files that the database holds.
+        withdrawn: Number of files that were withdrawn, and stay so.
         refused: Why files were left out.
     """
 
@@ -31,6 +32,7 @@ class CuratedPlan:
     revives: Sequence[int] = ()
     supersedes: Sequence[int] = ()
     already: int = 0
+    withdrawn: int = 0
     refused: Sequence[RegistryError] = ()
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuning_registry.db.queries.selected import current_origins, entries_chosen
-from tuning_registry.db.schema import curated_choices, entries, environments, origins
+from tuning_registry.db.schema import CURRENT, curated_choices, entries, environments, origins
 from tuning_registry.model.selection import Selection
 
 
@@ -18,6 +18,30 @@ def of_tools(tools: Iterable[str]) -> sa.Select[Any]:
         sa.select(origins, environments.c.digest.label("environment"))
         .join(environments, environments.c.id == origins.c.environment_id)
         .where(origins.c.tool.in_(sorted(tools)))
+    )
+
+
+def of_files() -> sa.Select[Any]:
+    """Which states of files with curated choices are there, whether they count or not? Columns of `origins`."""
+    return sa.select(origins).where(origins.c.choice_count > 0)
+
+
+def newest_states() -> sa.Select[Any]:
+    """Which state of each file counts, or counted last? Columns of `origins`, and the digest of the environment.
+
+    A file of which no state counts was withdrawn: a state is superseded only when another one takes its place.
+    """
+    place = [origins.c[name] for name in ("tool", "project", "version", "source", "file", "environment_id")]
+    newest = sa.func.row_number().over(
+        partition_by=place, order_by=(origins.c.superseded_at != CURRENT, origins.c.superseded_at.desc())
+    )
+    states = sa.select(origins, newest.label("number")).where(origins.c.choice_count > 0).subquery("states")
+    columns = [states.c[column.name] for column in origins.c]
+    return (
+        sa.select(*columns, environments.c.digest.label("environment"))
+        .join(environments, environments.c.id == states.c.environment_id)
+        .where(states.c.number == 1)
+        .order_by(*columns[2:7])
     )
 
 

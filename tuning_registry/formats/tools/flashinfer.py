@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, describe
-from tuning_registry.formats.plugin import Format, ToolFile, choices_of
+from tuning_registry.formats.plugin import Format, Outgoing, ToolFile, Written, choices_of
 from tuning_registry.formats.stores import Place
+from tuning_registry.formats.tools.flashinfer_writer import METADATA, VERSION, environment_part, write_cache
 from tuning_registry.formats.tools.reprs import items_of, string_of
 from tuning_registry.formats.tools.tactics import Chosen, Slots, Tactics, read_tactic, underscored
 from tuning_registry.formats.tools.winners import read_time, with_unknown_candidates
@@ -28,8 +29,6 @@ from tuning_registry.model.records import Hardware, Header, Recording
 
 PACKAGE: Final = "flashinfer-python"
 MODULE: Final = "flashinfer"
-_METADATA: Final = "_metadata"
-_VERSION: Final = "flashinfer_version"
 _SCHEMA: Final = "cache_schema"
 _ENTRIES: Final = "entries"
 _ENTRY: Final = frozenset({"key", "runner", "tactic"})
@@ -64,9 +63,9 @@ class FlashInferCache(Format):
         document = file.document
         if not isinstance(document, dict):
             return False
-        metadata = document.get(_METADATA)
-        is_v1 = _METADATA in document and any(name.startswith("(") for name in document)
-        return is_v1 or (isinstance(metadata, dict) and _VERSION in metadata) or _is_of_v2(document)
+        metadata = document.get(METADATA)
+        is_v1 = METADATA in document and any(name.startswith("(") for name in document)
+        return is_v1 or (isinstance(metadata, dict) and VERSION in metadata) or _is_of_v2(document)
 
     def group(self, files: Sequence[ToolFile]) -> Iterable[Sequence[ToolFile]]:
         """The caches of the ranks in a folder, the files of a v2 environment, and any other file alone."""
@@ -91,7 +90,17 @@ class FlashInferCache(Format):
         slots = Slots(caches)
         for file, cache in zip(files, caches, strict=True):
             tactics = _guarded(file, slots.arrange, cache)
-            yield _recording(file, file.json()[_METADATA], tactics, file.path.name, ranks.get(file.path))
+            document = file.json()
+            extra = environment_part(document[METADATA], _policies(document))
+            yield _recording(file, document[METADATA], tactics, file.path.name, ranks.get(file.path), extra)
+
+    def write(self, chosen: Outgoing) -> Written:
+        """One v1 file for all ranks.
+
+        Raises:
+            SelectionError: The entries are for several devices or versions, or their ranks had different libraries.
+        """
+        return write_cache(chosen, MODULE)
 
 
 def rank_of(path: Place) -> RankName | None:
@@ -132,9 +141,16 @@ def _read_v1(file: ToolFile) -> list[Chosen]:
     document = file.json()
     if not isinstance(document, dict):
         raise FormatError(f"expected an object of choices, found {describe(document)}")
-    if not isinstance(document.get(_METADATA), dict):
-        raise FormatError(f"expected an object, found {describe(document.get(_METADATA))}", (_METADATA,))
+    if not isinstance(document.get(METADATA), dict):
+        raise FormatError(f"expected an object, found {describe(document.get(METADATA))}", (METADATA,))
     return [_choice(name, value) for name, value in document.items() if not name.startswith("_")]
+
+
+def _policies(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Op and measurement policy of each entry of a v1 file that states one."""
+    for key, value in document.items():
+        if not key.startswith("_") and len(value) > _VALUE_PARTS[0] and isinstance(value[2], list):
+            yield string_of(items_of(key)[0]), value[2]
 
 
 def _choice(key: str, value: Any) -> Chosen:
@@ -194,11 +210,16 @@ def _read_v2(files: Sequence[ToolFile]) -> Recording:
 
 
 def _recording(
-    file: ToolFile, metadata: Mapping[str, Any], tactics: Tactics, source: str, rank: int | None = None
+    file: ToolFile,
+    metadata: Mapping[str, Any],
+    tactics: Tactics,
+    source: str,
+    rank: int | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> Recording:
     """The recording of a cache with the facts that its metadata and its place state."""
-    stated = {name: _text(file, metadata.get(name), name) for name in ("gpu", _VERSION, "cuda_version")}
-    gpu, version = stated.get("gpu"), stated.get(_VERSION)
+    stated = {name: _text(file, metadata.get(name), name) for name in ("gpu", VERSION, "cuda_version")}
+    gpu, version = stated.get("gpu"), stated.get(VERSION)
     name = rank_of(file.path)
     arch = arch_of_device(gpu or "")
     folder = file.path.resolve().parent.parent.name
@@ -211,6 +232,7 @@ def _recording(
         packages={PACKAGE: version} if version else {},
         modules={MODULE: PACKAGE},
         hardware=Hardware(cuda=stated.get("cuda_version")),
+        extra=extra or {},
     )
     origin = Origin(tool=FlashInferCache.name, project=PACKAGE, version=version or "", file=source)
     recording = choices_of(
@@ -220,7 +242,7 @@ def _recording(
 
 
 def _is_of_v2(document: Mapping[str, Any]) -> bool:
-    return {_SCHEMA, _VERSION} <= document.keys() or document.keys() >= _ENTRY
+    return {_SCHEMA, VERSION} <= document.keys() or document.keys() >= _ENTRY
 
 
 def _environment_of(file: ToolFile) -> Place:
@@ -232,7 +254,7 @@ def _text(file: ToolFile, value: Any, name: str) -> str | None:
     """A fact of the environment; None if it is not stated."""
     if value is None:
         return None
-    return None if _guarded(file, check_text, value, (_METADATA, name)) in _UNSTATED else str(value)
+    return None if _guarded(file, check_text, value, (METADATA, name)) in _UNSTATED else str(value)
 
 
 def _guarded(file: ToolFile, call: Any, *values: Any) -> Any:

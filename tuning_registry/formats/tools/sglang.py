@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tuning_registry.formats.plugin import Format, ToolFile
+from tuning_registry.formats.plugin import Format, Outgoing, ToolFile, Written
 from tuning_registry.formats.stores import Place
 from tuning_registry.formats.tools.launch_tables import (
     BLOCK_GEMM,
@@ -18,11 +18,29 @@ from tuning_registry.formats.tools.launch_tables import (
     parse_name,
     read_table,
 )
+from tuning_registry.formats.tools.launch_writer import Layout, write_tables
 from tuning_registry.model.records import Recording
 
 _FAMILIES: Final = (MOE, BLOCK_GEMM)
 _VERSION_FOLDER: Final = re.compile(r"triton_(\d+)_(\d+)_(\d+)")
 _OF_SGLANG: Final = re.compile(r"block_shape=\[\d+, \d+\]|_down\.json$|per_channel_quant=True|_channelwise")
+_LAYOUTS: Final = (
+    Layout(
+        family=MOE,
+        parts=("dtype", "block_shape", "per_channel_quant", "down"),
+        folder="configs/triton_{triton}",
+        comma=", ",
+        foreign=frozenset({"SPLIT_K", "SWAP_AB", "grf_mode"}),
+    ),
+    Layout(
+        family=BLOCK_GEMM,
+        parts=("dtype", "block_shape"),
+        required=frozenset({"dtype", "block_shape"}),
+        folder="kernels/ops/gemm/configs",
+        comma=", ",
+        note="copy kernels/ into the package sglang: SGLang reads GEMM files only there",
+    ),
+)
 
 
 class SglangTables(Format):
@@ -50,6 +68,14 @@ class SglangTables(Format):
                 )
             folder = _VERSION_FOLDER.fullmatch(file.path.parent.name)
             yield read_table(file, name, origin_of(file, self.name), ".".join(folder.groups()) if folder else None)
+
+    def write(self, chosen: Outgoing) -> Written:
+        """A folder for `SGLANG_MOE_CONFIG_DIR`, and a subfolder for GEMM, which SGLang reads only from its package.
+
+        Raises:
+            SelectionError: The entries of a file are for several versions or devices.
+        """
+        return write_tables(chosen, _LAYOUTS)
 
 
 def is_of_sglang(path: Place) -> bool:

@@ -166,6 +166,21 @@ class Timings:
                     )
         return found, limit
 
+    def every(self, counts: Mapping[int, AbstractSet[int]]) -> Iterator[tuple[int, int, Times | None]]:
+        """Config, recording and times of each timing, None if it failed; one block in memory at a time, never a sample.
+
+        Args:
+            counts: As for `measured`.
+        """
+        for entry, config, recording, median, p20, p80 in list(self._reading.bulk(queries.timings.of_entries(counts))):
+            if recording in counts[entry]:
+                yield config, recording, None if median is None or p20 is None or p80 is None else (median, p20, p80)
+        for block in self._blocks(counts, "medians", "percentiles"):
+            part = self._read_of(block, counts[block.entry_id], None)
+            for number, config in enumerate(block.configs if part.recordings else ()):
+                for recording, times in zip(part.recordings, block.times(number, part.places), strict=True):
+                    yield config, recording, times
+
     def medians(self, counts: Mapping[int, AbstractSet[int]]) -> Medians:
         """The medians of each config, without the percentiles.
 

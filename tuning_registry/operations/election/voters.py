@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tuning_registry.db import queries
@@ -41,6 +41,12 @@ class Voters:
     def recordings(self, shape: Shape, config_id: int | None) -> Sequence[int]:
         """Ids of the recordings that chose a config; empty if none did."""
         return self._chosen.get((*shape, config_id), ())
+
+    def each(self, shape: Shape, config_id: int | None) -> Iterator[tuple[str, int | None]]:
+        """Run and rank of each vote for a config, in order; the rank is None for a curated choice that counts."""
+        for place in sorted(map(self._places.__getitem__, self.recordings(shape, config_id))):
+            rank = self._ranks[place]
+            yield self._runs[place], None if rank == NO_RANK else rank
 
     def ranks_by_run(self, shape: Shape, config_id: int | None) -> dict[str, list[int]]:
         """Their ranks by run, both sorted; a project whose curated choices count has no ranks."""

@@ -12,6 +12,7 @@ from tuning_registry.db import queries
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.model.audits import AuditedEntry, packed_configs, unpack_results
 from tuning_registry.model.packed_times import unpack_ids
+from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
 from tuning_registry.operations.election.medians import Medians
 from tuning_registry.operations.election.timings import Measured, Sample, Timings
@@ -163,6 +164,12 @@ class VotesByShape:
             percentiles: Whether the percentiles are needed; they may be NaN otherwise.
         """
         return self._by_text(self.timed.measured(self._counts(shape), percentiles=percentiles))
+
+    def every_timing(self, shape: Shape) -> Iterator[tuple[str, int, Times | None]]:
+        """Config text, recording and times of each timing of one shape, None if it failed; never a sample."""
+        for config, recording, times in self.timed.every(self._counts(shape)):
+            text = self._texts.get(config)
+            yield self.config_texts([config])[config] if text is None else text, recording, times
 
     def timings_with(
         self, shape: Shape, groups: Mapping[int, Sequence[int]], config_ids: Collection[int] | None = None

@@ -27,33 +27,39 @@ def plan_curated(transaction: Reading, batch: Batch, *, replace: bool = False, k
         return CuratedPlan()
     rows = transaction.rows(queries.origins.of_tools({one.origin.tool for one in batch.curated}))
     known = {row["digest"]: row for row in rows}
-    current: dict[tuple[str, ...], Row] = {
+    newest: dict[tuple[str, ...], Row] = {
         (row["tool"], row["project"], row["version"], row["source"], row["file"], row["environment"]): row
-        for row in rows
-        if row["superseded_at"] == CURRENT
+        for row in transaction.rows(queries.origins.newest_states())
     }
     inserts: dict[tuple[str, ...], Curated] = {}
     revives: list[int] = []
     supersedes: list[int] = []
     refused: list[RegistryError] = []
-    already = 0
+    already = withdrawn = 0
     for one in batch.curated:
-        other, old = inserts.get(one.place), current.get(one.place)
+        other, old = inserts.get(one.place), newest.get(one.place)
+        counts = old is not None and old["superseded_at"] == CURRENT
         if one.digest in {other.digest if other else None, old["digest"] if old else None}:
-            already += 1
+            is_withdrawn = other is None and not counts
+            withdrawn, already = withdrawn + is_withdrawn, already + (not is_withdrawn)
         elif other is not None or (old is not None and not replace):
             error = _conflict(one, other)
             if not keep_going:
                 raise error
             refused.append(error)
         else:
-            supersedes += [old["id"]] if old is not None else []
+            supersedes += [old["id"]] if old is not None and counts else []
             if one.digest in known:
                 revives.append(known[one.digest]["id"])
             else:
                 inserts[one.place] = one
     return CuratedPlan(
-        inserts=list(inserts.values()), revives=revives, supersedes=supersedes, already=already, refused=refused
+        inserts=list(inserts.values()),
+        revives=revives,
+        supersedes=supersedes,
+        already=already,
+        withdrawn=withdrawn,
+        refused=refused,
     )
 
 

@@ -62,7 +62,7 @@ class IngestReport(Result):
         completed: Recordings that were, and got votes, observations or timings that they lacked.
         already: Recordings that were, with everything that was read.
         replaced: Old recordings that are now superseded.
-        withdrawn: Recordings of withdrawn runs and ranks, left unchanged.
+        withdrawn: Recordings of withdrawn runs and ranks, and withdrawn files of curated choices; left unchanged.
         votes: Votes inserted.
         timings: Timings of candidates inserted.
         observations: Observations inserted.

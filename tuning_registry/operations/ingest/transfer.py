@@ -64,6 +64,7 @@ def _with_curated(report: IngestReport, plan: CuratedPlan) -> IngestReport:
         files=len(plan.inserts) + len(plan.revives),
         curated=plan.choices,
         already=report.already + plan.already,
+        withdrawn=report.withdrawn + plan.withdrawn,
         replaced=report.replaced + len(plan.supersedes),
         skipped=[*report.skipped, *plan.refused],
     )

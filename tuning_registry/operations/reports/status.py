@@ -18,6 +18,7 @@ from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.operations.ingest.hand_ins import count_hand_ins
 from tuning_registry.operations.mixed_code import find_mixed_code
 from tuning_registry.operations.runs import list_runs
+from tuning_registry.operations.sources import source_name
 from tuning_registry.rules.similar_names import similar_names
 from tuning_registry.wording import count_of, list_some
 
@@ -56,8 +57,7 @@ def _curated_sources(reading: Reading) -> dict[str, int]:
     """Number of curated choices by project and version."""
     counts: dict[str, int] = {}
     for row in reading.rows(queries.origins.current(Selection())):
-        name = " ".join(part for part in (row["project"] or row["tool"], row["version"], row["source"]) if part)
-        counts[name] = counts.get(name, 0) + row["choice_count"]
+        counts[source_name(row)] = counts.get(source_name(row), 0) + row["choice_count"]
     return counts
 
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from tuning_registry.db import queries
+from tuning_registry.db.reading import in_chunks
+from tuning_registry.db.schema import NO_RANK
 from tuning_registry.db.store import Store
 from tuning_registry.errors import PluginError, SelectionError, UsageError
+from tuning_registry.formats.files import write_together
 from tuning_registry.formats.plugin import ElectedEntry, Outgoing, Written
 from tuning_registry.formats.plugins import Plugins, translated
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.table import TunedTable
 from tuning_registry.model.canonical import load_config
 from tuning_registry.model.kinds import Kind, kind_of
 from tuning_registry.model.names import ANY_KEY
 from tuning_registry.model.records import Times
 from tuning_registry.model.selection import Selection
-from tuning_registry.operations.election.tally import Winner, check_packages
+from tuning_registry.operations.election.tally import EntryVotes, Winner, check_packages
 from tuning_registry.operations.election.voters import Voters
 from tuning_registry.operations.election.votes_by_shape import VotesByShape
 from tuning_registry.operations.election.winners import Election, elect_entries
@@ -32,23 +37,29 @@ def write_format(
     store: Store,
     selection: Selection,
     name: str,
+    output: Place,
     policy: str = Policy.MAJORITY,
     options: Mapping[str, Any] | None = None,
 ) -> tuple[Written, int]:
-    """The files of a selection's elected entries in the format of another tool, and the number of entries.
+    """Write a selection's elected entries as files of another tool. None is replaced unless all can be written.
 
     Args:
         store: The database.
         selection: Which votes count.
         name: Name of the format.
+        output: Folder for the files; a file for formats that write a single one.
         policy: Who decides.
         options: Further options for the writer.
+
+    Returns:
+        What was written, and the number of elected entries.
 
     Raises:
         UsageError: There is no format of this name, or it does not write.
         SelectionError: No votes match, an override has expired, a `*` entry would serve a key with a config that is
             banned there, or the format cannot hold the entries.
         PluginError: The format is broken.
+        FileError: A file cannot be written.
         DatabaseError: The database cannot be read.
     """
     writer = Plugins().named(name)
@@ -65,16 +76,19 @@ def write_format(
         _refuse_banned_everywhere(election)
         chosen = Outgoing(
             entries=[_elected(entry, votes) for entry in election.entries],
-            votes=lambda: _vote_rows(election.entries, votes),
-            timings=lambda: _timing_rows(election.entries, votes),
+            votes=lambda: _vote_rows(election.every_entry, votes),
+            timings=lambda: _timing_rows(election.every_entry, votes),
+            extras=lambda: (json.loads(text) for _, text in reading.bulk(queries.recordings.extras(selection))),
             options=options or {},
         )
         with translated(f"format {name}"):
             written = writer.write(chosen)
-    for file in written.files:
-        path = PurePosixPath(file)
-        if path.is_absolute() or ".." in path.parts or (not file and len(written.files) > 1):
-            raise PluginError(f"format {name} would write {file!r}; expected a name below the output folder")
+            for file in written.files:
+                path = PurePosixPath(file)
+                if path.is_absolute() or ".." in path.parts or (not file and len(written.files) > 1):
+                    raise PluginError(f"format {name} would write {file!r}; expected a name below the output folder")
+            # In the transaction: a function among the files may read rows.
+            write_together({output / file if file else output: content for file, content in written.files.items()})
     return written, len(election.entries)
 
 
@@ -114,31 +128,32 @@ def _medians(entry: Winner, votes: VotesByShape) -> Times | None:
     return median, p20, p80
 
 
-def _vote_rows(entries: list[Winner], votes: VotesByShape) -> Iterator[dict[str, Any]]:
+def _vote_rows(entries: Sequence[EntryVotes], votes: VotesByShape) -> Iterator[dict[str, Any]]:
     """One row per vote on these entries; a curated choice that counts has no rank."""
-    voters = Voters(votes, {entry.shape for entry in entries})
-    for entry in entries:
-        for choice in entry.choices or ():
-            common = {**entry.head(), "config": choice.config, **entry.versions()}
-            for run, ranks in voters.ranks_by_run(entry.shape, choice.config_id).items():
-                yield from ({**common, "run": run, "rank": rank} for rank in ranks or (None,))
+    for part in in_chunks(entries):
+        voters = Voters(votes, {entry.shape for entry in part})
+        for entry in part:
+            for choice in entry.choices:
+                common = {**entry.head(), "config": choice.config, **entry.versions()}
+                for run, rank in voters.each(entry.shape, choice.config_id):
+                    yield {**common, "run": run, "rank": rank}
 
 
-def _timing_rows(entries: list[Winner], votes: VotesByShape) -> Iterator[dict[str, Any]]:
+def _timing_rows(entries: Sequence[EntryVotes], votes: VotesByShape) -> Iterator[dict[str, Any]]:
     """One row per timing of a candidate of these entries, in milliseconds; null if it failed."""
-    facts = {row["id"]: row for row in votes.reading.rows(queries.recordings.facts(votes.selection))}
+    whose = {
+        row["id"]: {"run": row["run"], "rank": None if row["rank"] == NO_RANK else row["rank"]}
+        for row in votes.reading.rows(queries.recordings.facts(votes.selection))
+    }
     for entry in entries:
-        for config, by_recording in votes.timings_by_config(entry.shape).items():
-            for recording, times in by_recording.items():
-                median, p20, p80 = times or (None, None, None)
-                rank = facts[recording]["rank"]
-                yield {
-                    **entry.head(),
-                    "config": config,
-                    **entry.versions(),
-                    "run": facts[recording]["run"],
-                    "rank": rank if rank >= 0 else None,
-                    "median_ms": median,
-                    "p20_ms": p20,
-                    "p80_ms": p80,
-                }
+        common = {**entry.head(), **entry.versions()}
+        for config, recording, times in votes.every_timing(entry.shape):
+            median, p20, p80 = times or (None, None, None)
+            yield {
+                **common,
+                **whose[recording],
+                "config": config,
+                "median_ms": median,
+                "p20_ms": p20,
+                "p80_ms": p80,
+            }
