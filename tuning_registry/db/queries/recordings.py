@@ -175,11 +175,11 @@ def same_content(kind: str, contents: Sequence[tuple[str, int | None]]) -> sa.Se
 
     Args:
         kind: One of `KINDS`.
-        contents: Digest, and the rank if only recordings of this rank matter.
+        contents: Digest, and the rank if only recordings of this rank matter; all of them state one, or none does.
     """
     digest = recordings.c[f"{kind}_digest"]
-    ranks = {rank for _, rank in contents}
-    of_ranks = sa.true() if None in ranks else recordings.c.rank.in_(sorted(filter(None.__ne__, ranks)))
+    ranks = sorted({rank for _, rank in contents if rank is not None})
+    of_ranks = recordings.c.rank.in_(ranks) if ranks else sa.true()
     return (
         sa.select(
             digest.label("digest"),
