@@ -43,6 +43,7 @@ from tuning_registry.operations.retention import compact_run, describe_run
 PROCESSES, RANKS, STATES, ENTRIES = 3, 6, 3, 10  # ranks of each process; each state has ten entries more
 SERVICES, KILLS = 2, 3
 OLDER, OLDER_RANKS = "older", 80  # a compaction keeps the percentiles of 64
+_HANGS_S = 30.0  # after which a server that recovers is started again
 EARLIER = (50, 50)  # ranks whose timings are rows: too few of each ingest to be packed at once
 
 
@@ -110,7 +111,7 @@ class Round:
         Args:
             keep_up: Starts the server again if it does not recover.
         """
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while any(process.poll() is None for process in self._ranks):
             keep_up()
             _expect(time.monotonic() < deadline, f"ranks hang: {[log.read_text()[-500:] for log in self._logs]}")
@@ -257,6 +258,14 @@ class Server:
 
     def __init__(self, server: Any) -> None:
         self._server = server
+        self._last_well = time.monotonic()
+
+    def _accepts(self) -> bool:
+        import psycopg  # only for Postgres
+
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self._server.get_uri(), connect_timeout=2):
+            return True
+        return False
 
     def kill(self, chance: random.Random) -> bool:
         """Kill a backend, after which the server recovers, or the whole server, which is started again."""
@@ -273,7 +282,13 @@ class Server:
         return True
 
     def keep_up(self) -> None:
-        """Start the server if it is not running. Recovery that is killed in turn ends it."""
+        """Start the server if it is not running, or if it has hung for long: both happen if its recovery is killed."""
+        if self._accepts():
+            self._last_well = time.monotonic()
+        elif time.monotonic() - self._last_well > _HANGS_S:
+            self._last_well = time.monotonic()
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                os.kill(int((Path(self._server.pgdata) / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
         deadline = time.monotonic() + 60
         while True:  # the children of a killed server notice at their next look
             try:

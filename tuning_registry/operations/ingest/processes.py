@@ -14,7 +14,7 @@ from tuning_registry.db.ingestion.pending import KINDS, Pending
 from tuning_registry.db.ingestion.plan import Growth
 from tuning_registry.db.reading import Reading, Row, in_chunks
 from tuning_registry.db.schema import NO_RANK
-from tuning_registry.operations.ingest.growth import StoredState
+from tuning_registry.operations.ingest.growth import StoredIds, StoredState
 
 # Run and rank (NO_RANK for a recording of unknown rank).
 Identity = tuple[str, int]
@@ -58,6 +58,7 @@ class Processes:
         several = [positions for positions in by_id.values() if len(positions) > 1]
         known = {p for positions in by_id.values() for p in positions if self._row_to_compare(p) is not None}
         self._contents = batch.contents({*known, *(p for positions in several for p in positions)})
+        self._ids = StoredIds(transaction, batch)
         self.earlier = {position for positions in several for position in self._earlier_of(positions)}
 
     def state_of(self, position: int) -> State | None:
@@ -68,7 +69,7 @@ class Processes:
         old = self._row_to_compare(position)
         if old is None:
             return None
-        stored = StoredState(self._transaction, self._batch, position, self._contents[position], old)
+        stored = StoredState(self._transaction, self._batch, position, self._contents[position], old, self._ids)
         growth = stored.growth()
         is_same_place = (old["run"], old["rank"]) == record.identity
         if growth is not None and is_same_place:
