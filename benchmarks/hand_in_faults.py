@@ -111,7 +111,7 @@ class Round:
         Args:
             keep_up: Starts the server again if it does not recover.
         """
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 600
         while any(process.poll() is None for process in self._ranks):
             keep_up()
             _expect(time.monotonic() < deadline, f"ranks hang: {[log.read_text()[-500:] for log in self._logs]}")
@@ -119,10 +119,10 @@ class Round:
         for service in self._services:
             service.send_signal(signal.SIGTERM)
         for service in self._services:
-            status = service.wait(60)
+            status = service.wait(600)
             # A signal that comes before Python has started ends the process as it ends any other.
             _expect(status in {0, -signal.SIGTERM, -signal.SIGKILL}, f"a service ended with status {status}")
-        self._compaction.wait(60)  # fails if the server was killed
+        self._compaction.wait(600)  # fails if the server was killed
         said = "".join(log.read_text() for log in self._work.glob("*.log"))
         _expect("Traceback" not in said, said[-2000:])
         store = Store(parse_url(self._url))
