@@ -7,8 +7,9 @@ usually takes, and checks the result:
 - The database is intact and holds all of a batch or none of it, and a repetition completes it.
 - An exported file is the old or the new one.
 - A recording is readable and holds what was recorded a few seconds before.
-- Ranks hand in while two services fold, and ranks, services and the server are killed: each vote that a rank was told
-  to be handed in is there once (`hand_in_faults.py`).
+- Ranks hand in while two services fold and an older run is compacted, and ranks, services, the compaction and the
+  server are killed: each vote and timing that a rank was told to be handed in is there once, and the older run has all
+  of its medians (`hand_in_faults.py`).
 
 Prints counts by kind. Exits 1 at the first loss and names the round.
 """
@@ -253,7 +254,8 @@ def fight(rounds: int, chance: random.Random, work: Path, postgres: Any, only: S
     kinds = {"ingest": campaign.ingest, "export": campaign.export, "migration": campaign.migrate}
     if server is None:
         kinds["recording"] = campaign.record
-    kinds["hand-in"] = lambda: hand_in_rounds(campaign.databases, work, chance, postgres and Server(postgres))
+    victims = Counter[str]()
+    kinds["hand-in"] = lambda: hand_in_rounds(campaign.databases, work, chance, postgres and Server(postgres), victims)
     kinds = {kind: prepare for kind, prepare in kinds.items() if kind in (only or kinds)}
     played, killed = Counter[str](), Counter[str]()
     prepared = {kind: prepare() for kind, prepare in kinds.items()}
@@ -265,12 +267,16 @@ def fight(rounds: int, chance: random.Random, work: Path, postgres: Any, only: S
         except AssertionError as loss:
             raise SystemExit(f"LOSS in round {number} ({kind}): {loss}") from None
         played[kind] += 1
+        if number % 20 == 19:
+            print(f"{number + 1} of {count_of(rounds, 'round')}: no loss", file=sys.stderr, flush=True)
     name = "SQLite" if server is None else "Postgres"
     print(f"{name}: {count_of(rounds, 'round')} in {time.perf_counter() - start:.0f} s, losses: 0")
     for kind, count in played.items():
         print(
             f"  {kind}: {count_of(count, 'round')}, {killed[kind]} killed, {count - killed[kind]} ended before the kill"
         )
+    if victims:
+        print(f"  killed in hand-in rounds: {', '.join(f'{name} {count}' for name, count in sorted(victims.items()))}")
 
 
 def main() -> None:

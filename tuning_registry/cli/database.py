@@ -9,14 +9,21 @@ import typer
 
 from tuning_registry.cli.commands import Target, command, database_of
 from tuning_registry.cli.console import print_data, print_message
-from tuning_registry.cli.options import Db, FormatOption
+from tuning_registry.cli.options import Db
 from tuning_registry.cli.progress import show_progress
-from tuning_registry.rendering.base import Format
-from tuning_registry.rendering.runs import render_status
+from tuning_registry.rendering.runs import StatusFormat, render_status
 
 
-@command(examples=("registry status", "registry status --format json"))
-def status(target: Target, style: FormatOption = Format.table) -> None:
+@command(examples=("registry status", "registry status --format json", "registry status --format prometheus"))
+def status(
+    target: Target,
+    style: Annotated[
+        StatusFormat,
+        typer.Option(
+            "--format", metavar="FORMAT", help="Output format: table, json, csv, markdown, or prometheus for metrics."
+        ),
+    ] = StatusFormat.table,
+) -> None:
     """Show which database is used, its schema revision, and what it holds."""
     from tuning_registry.operations.reports.status import describe_status
 

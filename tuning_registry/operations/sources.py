@@ -66,7 +66,7 @@ def describe_source(store: Store, name: str) -> CuratedSource:
     )
 
 
-# See docs/decisions.md, D-WRITERS-5.
+# See docs/decisions.md, D165.
 def withdraw_source(store: Store, name: str, now: dt.datetime | None = None) -> bool:
     """Stop comparing and counting the choices of a source. They are kept, and `restore_source` counts them again.
 

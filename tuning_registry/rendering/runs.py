@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from tuning_registry.errors import printable
@@ -17,6 +18,7 @@ from tuning_registry.rendering.base import (
     render_columns,
     render_results,
 )
+from tuning_registry.rendering.prometheus import render_metrics
 from tuning_registry.rendering.screen import Paint
 
 if TYPE_CHECKING:  # importing them for real would load SQLAlchemy
@@ -52,8 +54,20 @@ def _runs_text(runs: Sequence[Run]) -> str:
     return render_columns(rows, columns_in_use(rows, columns, always=2))
 
 
-def render_status(status: Mapping[str, object], style: Format) -> str:
+class StatusFormat(StrEnum):
+    """How the state of the database is written: as any rows, or as metrics."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+    prometheus = "prometheus"
+
+
+def render_status(status: Mapping[str, object], style: StatusFormat) -> str:
     """The state of the database, one line per fact, and one per entry that ranks have not timed completely."""
+    if style is StatusFormat.prometheus:
+        return render_metrics(status)
 
     def text() -> str:
         facts = dict(status)
@@ -63,7 +77,7 @@ def render_status(status: Mapping[str, object], style: Format) -> str:
         return join_lines([*lines, *(printable(f"untimed: {entry}") for entry in untimed)])
 
     return render(
-        style,
+        Format(style),
         data=lambda: status,
         columns=("what", "value"),
         rows=lambda: [{"what": name, "value": value} for name, value in status.items()],

@@ -179,8 +179,11 @@ class Batch:
         return config
 
     def _choice_digest(self, choice: tuple[int, int]) -> bytes:
-        entry, config = choice
-        return self._choice_digests.setdefault(choice, self._statement_digest(entry, self.configs[config]))
+        digest = self._choice_digests.get(choice)
+        if digest is None:
+            entry, config = choice
+            digest = self._choice_digests[choice] = self._statement_digest(entry, self.configs[config])
+        return digest
 
     def _statement_digest(self, entry: int, *texts: str) -> bytes:
         return hashlib.sha256(dump_json([*self._names(entry), *texts]).encode()).digest()

@@ -1,4 +1,8 @@
-"""Questions about the content of one recording. Its rows are found by their key: tables are clustered by entry."""
+"""Questions about the content of one recording. Its rows are found by their key: tables are clustered by entry.
+
+Pairs of an entry and another value are asked for as two lists, and the caller drops the combinations that it did not ask
+for. For a list of pairs, SQLite would read the whole table.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +15,32 @@ from tuning_registry.db.schema import candidate_sets, observations, timings, vot
 
 
 def votes_held(recording_id: int, choices: Sequence[tuple[int, int]]) -> sa.Select[Any]:
-    """Which of these choices, entry and config, did a recording vote for? Column: entry_id."""
-    return sa.select(votes.c.entry_id).where(
-        sa.tuple_(votes.c.entry_id, votes.c.config_id).in_(list(choices)), votes.c.recording_id == recording_id
+    """Which of these entries and configs did a recording vote for? Columns: entry_id, config_id."""
+    return sa.select(votes.c.entry_id, votes.c.config_id).where(
+        votes.c.entry_id.in_(sorted({entry for entry, _ in choices})),
+        votes.c.config_id.in_(sorted({config for _, config in choices})),
+        votes.c.recording_id == recording_id,
     )
 
 
 def timings_held(recording_id: int, candidates: Sequence[tuple[int, int]]) -> sa.Select[Any]:
-    """Which of these candidates, entry and config, did a recording time?
+    """Which of these entries and configs did a recording time?
 
     Columns: entry_id, config_id, median_ms, p20_ms, p80_ms.
     """
     return sa.select(
         timings.c.entry_id, timings.c.config_id, timings.c.median_ms, timings.c.p20_ms, timings.c.p80_ms
     ).where(
-        sa.tuple_(timings.c.entry_id, timings.c.config_id).in_(list(candidates)),
+        timings.c.entry_id.in_(sorted({entry for entry, _ in candidates})),
+        timings.c.config_id.in_(sorted({config for _, config in candidates})),
         timings.c.recording_id == recording_id,
     )
 
 
-def sets_held(recording_id: int, stated: Sequence[tuple[int, str]]) -> sa.Select[Any]:
-    """Which of these candidate sets, entry and fingerprint, does a recording state? Columns: entry_id, fingerprint."""
+def sets_held(recording_id: int, entry_ids: Sequence[int]) -> sa.Select[Any]:
+    """Which candidate sets does a recording state on these entries? Columns: entry_id, fingerprint."""
     return sa.select(candidate_sets.c.entry_id, candidate_sets.c.fingerprint).where(
-        sa.tuple_(candidate_sets.c.entry_id, candidate_sets.c.fingerprint).in_(list(stated)),
-        candidate_sets.c.recording_id == recording_id,
+        candidate_sets.c.entry_id.in_(list(entry_ids)), candidate_sets.c.recording_id == recording_id
     )
 
 

@@ -9,6 +9,11 @@ import sqlalchemy as sa
 from tuning_registry.db.schema import exports
 
 
+def last_time() -> sa.Select[Any]:
+    """When was a table exported last? Null if none was."""
+    return sa.select(sa.func.max(exports.c.exported_at))
+
+
 def made(digest: str | None, arch: str | None) -> sa.Select[Any]:
     """Which tables were exported, newest first? Filters by the beginning of either digest, and by architecture."""
     query = sa.select(exports).order_by(exports.c.id.desc())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -135,9 +135,9 @@ def all_archs() -> sa.Select[Any]:
     return sa.select(recording_archs)
 
 
-def current(run_names: Iterable[str]) -> sa.Select[Any]:
-    """What did each rank of these runs record?"""
-    return _current().where(recorded_runs.c.name.in_(list(run_names)))
+def current(ranks: Iterable[int], run_names: Iterable[str]) -> sa.Select[Any]:
+    """What did these ranks of these runs record?"""
+    return _current().where(recorded_runs.c.name.in_(list(run_names)), recordings.c.rank.in_(list(ranks)))
 
 
 def current_of_processes(process_ids: Iterable[str]) -> sa.Select[Any]:
@@ -168,12 +168,18 @@ def _current() -> sa.Select[Any]:
     )
 
 
-def same_content(kind: str, digests: Iterable[str]) -> sa.Select[Any]:
+def same_content(kind: str, contents: Sequence[tuple[str, int | None]]) -> sa.Select[Any]:
     """Which current recordings hold this content, including withdrawn ones, which may be restored?
 
     Columns: digest, rank, run, is_named.
+
+    Args:
+        kind: One of `KINDS`.
+        contents: Digest, and the rank if only recordings of this rank matter; all of them state one, or none does.
     """
     digest = recordings.c[f"{kind}_digest"]
+    ranks = sorted({rank for _, rank in contents if rank is not None})
+    of_ranks = recordings.c.rank.in_(ranks) if ranks else sa.true()
     return (
         sa.select(
             digest.label("digest"),
@@ -183,7 +189,8 @@ def same_content(kind: str, digests: Iterable[str]) -> sa.Select[Any]:
         )
         .join(recorded_runs, recorded_runs.c.id == recordings.c.run_id)
         .where(
-            digest.in_(list(digests)),
+            digest.in_(sorted({one for one, _ in contents})),
+            of_ranks,
             recordings.c.superseded_at == CURRENT,
         )
         .order_by(recordings.c.id)

@@ -18,6 +18,7 @@ from tuning_registry.model.records import Recording
 from tuning_registry.operations.ingest.attribution import Attribution
 from tuning_registry.operations.ingest.hand_ins import count_hand_ins, hand_in_name
 from tuning_registry.operations.ingest.options import IngestOptions
+from tuning_registry.operations.ingest.processes import current_recordings
 from tuning_registry.operations.ingest.report import FoldReport
 from tuning_registry.operations.ingest.transfer import add_to_batch, place_batch
 
@@ -187,13 +188,12 @@ def _with_free_places(transaction: Writing, offers: Sequence[_Offer]) -> Iterato
 
     See docs/decisions.md, D38.
     """
-    runs = sorted({str(offer.recording.header.run) for offer in offers})
-    current = transaction.chunked(queries.recordings.current, runs)
+    headers = [offer.recording.header for offer in offers]
+    identities = {(one.run, one.rank) for one in headers if one.run is not None and one.rank is not None}
     holders: dict[tuple[str | None, int | None], str] = {
-        (row["run"], row["rank"]): row["process_id"] for row in current
+        identity: row["process_id"] for identity, row in current_recordings(transaction, identities).items()
     }
-    for offer in offers:
-        header = offer.recording.header
+    for offer, header in zip(offers, headers, strict=True):
         mine = header.id or offer.id
         if holders.setdefault((header.run, header.rank), mine) != mine:
             recording = replace(offer.recording, header=replace(header, run=offer.separate_run))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -20,6 +21,41 @@ from tuning_registry.db.timing_blocks import StoredBlock
 from tuning_registry.model.canonical import text_digest
 from tuning_registry.model.packed_times import places_of, unpack_ids
 from tuning_registry.model.records import TWO_SOURCES, Times, unpack_times
+
+_PAIRS: Final = 250  # of one statement
+
+
+class StoredIds:
+    """Ids in the database of a batch's entries and configs, by number in the batch, asked once for all recordings.
+
+    Args:
+        transaction: Holds the write lock, so that no other process adds any.
+        batch: The batch.
+    """
+
+    def __init__(self, transaction: Reading, batch: Batch) -> None:
+        self._transaction = transaction
+        self._batch = batch
+        self._entries: dict[int, int | None] = {}
+        self._configs: dict[int, int | None] = {}
+
+    def of_entries(self, numbers: AbstractSet[int]) -> dict[int, int]:
+        """The ids of these entries, as far as they are there."""
+        return self._ids(schema.entries, self._entries, numbers, self._batch.entry_digest)
+
+    def of_configs(self, numbers: AbstractSet[int]) -> dict[int, int]:
+        """The ids of these configs, as far as they are there."""
+        texts = self._batch.configs
+        return self._ids(schema.configs, self._configs, numbers, lambda number: text_digest(texts[number]))
+
+    def _ids(
+        self, table: sa.Table, known: dict[int, int | None], numbers: AbstractSet[int], digest: Callable[[int], str]
+    ) -> dict[int, int]:
+        asked = {digest(number): number for number in numbers - known.keys()}
+        build = functools.partial(queries.tables.ids_by_digest, table)
+        found = {row["digest"]: row["id"] for row in self._transaction.chunked(build, sorted(asked))}
+        known.update((number, found.get(one)) for one, number in asked.items())
+        return {number: identity for number in numbers if (identity := known[number]) is not None}
 
 
 class StoredState:
@@ -34,18 +70,28 @@ class StoredState:
         position: Position of the file in `Batch.pending`.
         content: The content of the file.
         old: The row of the recording.
+        ids: Of the batch.
     """
 
-    def __init__(self, transaction: Reading, batch: Batch, position: int, content: Content, old: Row) -> None:
+    def __init__(
+        self, transaction: Reading, batch: Batch, position: int, content: Content, old: Row, ids: StoredIds
+    ) -> None:
         self._transaction = transaction
         self._batch = batch
         self._position = position
         self._content = content
         self._old = old
         self._record: Pending = batch.pending[position]
-        self._entry_ids = self._ids_of_entries()
+        self._entry_ids = ids.of_entries(
+            {*content.votes, *content.observations, *content.timings, *(entry for entry, _ in content.candidate_sets)}
+        )
         self._numbers = {identity: number for number, identity in self._entry_ids.items()}
-        self._config_ids = self._ids_of_configs()
+        configs = {
+            *content.votes.values(),
+            *(config for timed, _ in content.timings.values() for config in timed.configs),
+        }
+        configs |= {config for config, _ in content.observations.values() if config is not None}
+        self._config_ids = ids.of_configs(configs)
         self._observed = transaction.rows(queries.contents.observations_of(old["id"]))
         # Winners that may have been votes before: a second function of the kernel's name has come since.
         self._doubted = {
@@ -117,15 +163,10 @@ class StoredState:
         }
         rows = [*self._rows(queries.contents.timings_held, stated), *self._rows_in_blocks(entries)]
         numbers = {identity: number for number, identity in self._config_ids.items()}
-        found = {
-            (self._numbers[row["entry_id"]], numbers.get(row["config_id"])): (
-                row["median_ms"],
-                row["p20_ms"],
-                row["p80_ms"],
-            )
-            for row in rows
-        }
-        return found.keys() == stated.keys() and all(_are_same(found[place], times) for place, times in stated.items())
+        found = {(self._numbers[entry], numbers.get(config)): times for entry, config, *times in rows}
+        return found.keys() == stated.keys() and all(
+            _are_same(tuple(found[place]), times) for place, times in stated.items()
+        )
 
     def _timed_in_blocks(self, firsts: Iterable[tuple[int, int]]) -> AbstractSet[int]:
         """Entries of those pairs, of entry and config, whose timings by the recording are in a block."""
@@ -133,15 +174,14 @@ class StoredState:
         blocks = self._blocks(configs.keys())
         return {self._numbers[one.entry_id] for one in blocks if configs[one.entry_id] in one.configs}
 
-    def _rows_in_blocks(self, entries: AbstractSet[int]) -> Iterator[Row]:
+    def _rows_in_blocks(self, entries: AbstractSet[int]) -> Iterator[tuple[Any, ...]]:
         """The timings of these entries by the recording that are in blocks, as rows of `timings`."""
         ids = {self._entry_ids[entry] for entry in entries if entry in self._entry_ids}
         for block in self._blocks(ids, "medians", "percentiles"):
             place = places_of([block.recordings.index(self._old["id"])])
             for number, config in enumerate(block.configs):
                 (times,) = block.times(number, place)
-                figures = zip(("median_ms", "p20_ms", "p80_ms"), times or (None,) * 3, strict=True)
-                yield {"entry_id": block.entry_id, "config_id": config, **dict(figures)}
+                yield (block.entry_id, config, *(times or (None,) * 3))
 
     def _blocks(self, entry_ids: AbstractSet[int], *columns: str) -> Iterator[StoredBlock]:
         """The blocks on these entries that hold timings of the recording."""
@@ -181,40 +221,28 @@ class StoredState:
     def _holds_votes(self) -> bool:
         return self._old["votes_digest"] is not None
 
-    def _ids_of_entries(self) -> dict[int, int]:
-        content = self._content
-        numbers = {*content.votes, *content.observations, *content.timings, *(e for e, _ in content.candidate_sets)}
-        digests = {self._batch.entry_digest(number): number for number in numbers}
-        return self._ids(schema.entries, digests)
-
-    def _ids_of_configs(self) -> dict[int, int]:
-        content = self._content
-        numbers = {*content.votes.values(), *(c for c, _ in content.observations.values() if c is not None)}
-        numbers |= {config for timed, _ in content.timings.values() for config in timed.configs}
-        return self._ids(schema.configs, {text_digest(self._batch.configs[number]): number for number in numbers})
-
-    def _ids(self, table: sa.Table, numbers: dict[str, int]) -> dict[int, int]:
-        build = functools.partial(queries.tables.ids_by_digest, table)
-        return {numbers[row["digest"]]: row["id"] for row in self._transaction.chunked(build, sorted(numbers))}
-
     def _held(self, query: Any, pairs: Iterable[tuple[int, int]]) -> AbstractSet[int]:
         """Entries of those pairs, of entry and config, that the recording has."""
-        return {self._numbers[row["entry_id"]] for row in self._rows(query, pairs)}
+        return {self._numbers[row[0]] for row in self._rows(query, pairs)}
 
-    def _rows(self, query: Any, pairs: Iterable[tuple[int, int]]) -> Iterator[Row]:
+    def _rows(self, query: Any, pairs: Iterable[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
+        """What the recording has of those pairs: rows that begin with the ids of entry and config."""
         ids = [
             (self._entry_ids[entry], self._config_ids[config])
             for entry, config in pairs
             if entry in self._entry_ids and config in self._config_ids
         ]
-        return self._transaction.chunked(functools.partial(query, self._old["id"]), sorted(ids), 2)
+        asked = set(ids)
+        for part in in_chunks(sorted(ids, key=itemgetter(1, 0)), _PAIRS):  # by config: few distinct ones in each part
+            yield from (row for row in self._transaction.bulk(query(self._old["id"], part)) if row[:2] in asked)
 
     def _held_sets(self) -> AbstractSet[tuple[int, str]]:
-        stated = [(self._entry_ids[e], text) for e, text in self._content.candidate_sets if e in self._entry_ids]
+        stated = self._content.candidate_sets
+        entries = sorted({self._entry_ids[entry] for entry, _ in stated if entry in self._entry_ids})
         build = functools.partial(queries.contents.sets_held, self._old["id"])
-        rows = self._transaction.chunked(build, sorted(stated), 2)
+        rows = self._transaction.chunked(build, entries)
         found = {(self._numbers[row["entry_id"]], row["fingerprint"]) for row in rows}
-        return found | self._sets_in_blocks()
+        return found & stated | self._sets_in_blocks()
 
     def _voted_on(self, entries: Sequence[int]) -> set[int]:
         ids = [self._entry_ids[entry] for entry in entries if entry in self._entry_ids]

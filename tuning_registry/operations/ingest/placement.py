@@ -13,7 +13,14 @@ from tuning_registry.db.ingestion.plan import Growth, IngestPlan
 from tuning_registry.db.reading import Reading, Row
 from tuning_registry.db.schema import NO_RANK
 from tuning_registry.errors import ConflictError, RegistryError, printable
-from tuning_registry.operations.ingest.processes import Identity, Processes, State, held_by, states_nothing_else
+from tuning_registry.operations.ingest.processes import (
+    Identity,
+    Processes,
+    State,
+    current_recordings,
+    held_by,
+    states_nothing_else,
+)
 
 
 def plan_ingest(
@@ -52,8 +59,7 @@ class _Planner:
         names = sorted({record.identity[0] for record in pending})
         runs = transaction.chunked(queries.recordings.runs_by_name, names)
         self._withdrawn_runs = {row["name"] for row in runs if row["withdrawn_at"]}
-        current = transaction.chunked(queries.recordings.current, names)
-        self._current: dict[Identity, Row] = {(row["run"], row["rank"]): row for row in current}
+        self._current = current_recordings(transaction, {record.identity for record in pending})
         self._copies = _Copies(transaction, pending)
         self._processes = Processes(transaction, batch, self._current, moves=moves)
         self._pending = pending
@@ -232,8 +238,8 @@ class _Copies:
         self._known: dict[tuple[str, str, int | None], list[Row]] = {}
         self._noted: set[tuple[Identity, str]] = set()  # two files of one recording are one copy
         for kind in ("votes", "timings"):
-            digests = sorted({content[1] for record in pending for content in _contents(record) if content[0] == kind})
-            for row in transaction.chunked(functools.partial(queries.recordings.same_content, kind), digests):
+            contents = list(dict.fromkeys(one[1:] for record in pending for one in _contents(record) if one[0] == kind))
+            for row in transaction.chunked(functools.partial(queries.recordings.same_content, kind), contents, 2):
                 rank = row["rank"] if kind == "votes" else None
                 self._known.setdefault((kind, row["digest"], rank), []).append(row)
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
 
 from tuning_registry.db import queries
 from tuning_registry.db.ingestion.batch import Batch
 from tuning_registry.db.ingestion.pending import KINDS, Pending
 from tuning_registry.db.ingestion.plan import Growth
-from tuning_registry.db.reading import Reading, Row
-from tuning_registry.operations.ingest.growth import StoredState
+from tuning_registry.db.reading import Reading, Row, in_chunks
+from tuning_registry.db.schema import NO_RANK
+from tuning_registry.operations.ingest.growth import StoredIds, StoredState
 
 # Run and rank (NO_RANK for a recording of unknown rank).
 Identity = tuple[str, int]
+_RANKS: Final = 250  # of a statement that also names up to 500 runs
 
 
 class State(NamedTuple):
@@ -54,6 +58,7 @@ class Processes:
         several = [positions for positions in by_id.values() if len(positions) > 1]
         known = {p for positions in by_id.values() for p in positions if self._row_to_compare(p) is not None}
         self._contents = batch.contents({*known, *(p for positions in several for p in positions)})
+        self._ids = StoredIds(transaction, batch)
         self.earlier = {position for positions in several for position in self._earlier_of(positions)}
 
     def state_of(self, position: int) -> State | None:
@@ -64,7 +69,7 @@ class Processes:
         old = self._row_to_compare(position)
         if old is None:
             return None
-        stored = StoredState(self._transaction, self._batch, position, self._contents[position], old)
+        stored = StoredState(self._transaction, self._batch, position, self._contents[position], old, self._ids)
         growth = stored.growth()
         is_same_place = (old["run"], old["rank"]) == record.identity
         if growth is not None and is_same_place:
@@ -104,6 +109,19 @@ class Processes:
             for place, position in enumerate(positions)
             if place != latest and contents[latest].contains(contents[place])
         ]
+
+
+def current_recordings(transaction: Reading, identities: AbstractSet[Identity]) -> dict[Identity, Row]:
+    """The recordings that the database has of these runs and ranks, and those of unknown rank of these runs.
+
+    The other ranks of a large run are not read: a fleet arrives in many batches.
+    """
+    runs, ranks = sorted({run for run, _ in identities}), sorted({rank for _, rank in identities} | {NO_RANK})
+    return {
+        (row["run"], row["rank"]): row
+        for part in in_chunks(ranks, _RANKS)
+        for row in transaction.chunked(functools.partial(queries.recordings.current, part), runs)
+    }
 
 
 def held_by(row: Row) -> dict[str, str]:

@@ -82,6 +82,7 @@ def describe_status(store: Store) -> dict[str, Any]:
         current[timings.name] += _packed_timings(reading)
         status["engine"] = reading.engine_name()
         sources = _curated_sources(reading)
+        last_export = reading.scalars(queries.exports.last_time())[0]
         mixed = find_mixed_code(reading, Selection())
         gaps = [entry for entry in Shares(VotesByShape(reading, Selection())).entries() if entry.untimed]
     runs, hand_ins = list_runs(store), count_hand_ins(store)
@@ -99,6 +100,8 @@ def describe_status(store: Store) -> dict[str, Any]:
         "pending_hand_ins": hand_ins.pending,
         "refused_hand_ins": hand_ins.refused,
         "oldest_pending_hand_in": hand_ins.oldest_pending_at,
+        "last_ingest": max((run.ingested_at for run in runs), default=None),
+        "last_export": last_export,
     }
     if sources:
         status |= {"curated_choices": sum(sources.values()), "curated_sources": list(sources)}
