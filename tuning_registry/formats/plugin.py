@@ -156,12 +156,16 @@ class Format:
     Attributes:
         name: How `--from` and `--to` name it.
         title: One line for `registry formats`.
-        suffixes: Endings of the names of its files; only such files in a folder are looked at.
+        suffixes: Endings of the names of its files.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
+
+    def has_name(self, name: str) -> bool:
+        """Whether a file of this name may be in this format; only such files in a folder are looked at."""
+        return name.endswith(tuple(self.suffixes))
 
     def recognizes(self, file: ToolFile) -> bool:
         """Whether a file is in this format, judged by its content. Must not raise for a file of another format."""

@@ -122,9 +122,17 @@ class Plugins:
         """The formats that read and are not broken."""
         return [one for one in map(self._working, self) if one is not None and one.can_read]
 
-    def suffixes(self) -> set[str]:
-        """Endings of the names of files that some format reads."""
-        return {suffix for one in self.readers() for suffix in one.suffixes}
+    def has_name(self, name: str) -> bool:
+        """Whether a file of this name may be in a format that reads.
+
+        Raises:
+            PluginError: A format fails; names it.
+        """
+        for one in self.readers():
+            with translated(f"format {one.name}"):
+                if one.has_name(name):
+                    return True
+        return False
 
     def recognize(self, file: ToolFile) -> Format | None:
         """The format of a file by its content; None if it is in none.
@@ -132,9 +140,7 @@ class Plugins:
         Raises:
             RecordingError: Several formats claim it.
         """
-        found = [
-            one for one in self.readers() if str(file.path).endswith(tuple(one.suffixes)) and self._claims(one, file)
-        ]
+        found = [one for one in self.readers() if self._claims(one, file)]
         if len(found) > 1:
             names = " and ".join(sorted(one.name for one in found))
             raise file.fault(f"the formats {names} both recognize this file; choose one with --from NAME")
@@ -167,7 +173,7 @@ class Plugins:
 
     def _claims(self, one: Format, file: ToolFile) -> bool:
         try:
-            return bool(one.recognizes(file))
+            return one.has_name(file.path.name) and bool(one.recognizes(file))
         except RegistryError:
             return False
         except Exception as error:  # noqa: BLE001  # a package's own code: whatever it raises, others are asked

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import struct
 import tempfile
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tuning_registry.formats.files import MAX_FILE_BYTES
+from tuning_registry.formats.files import MAX_FILE_BYTES, read_head
 from tuning_registry.formats.plugin import ToolFile
 
 _MAX_TEXT: Final = 1 << 20  # bytes of a value
 _MAX_STEPS: Final = 200_000_000  # instructions of SQLite's machine: about ten seconds
 _EACH: Final = 100_000
+# Size of a page, number of changes, number of pages, and the change at which that number was right. See
+# https://www.sqlite.org/fileformat.html#the_database_header.
+_HEADER: Final = struct.Struct(">16xH6xII60xI")
+_LARGEST_PAGE: Final = 65_536  # stated as 1
 
 
 @contextlib.contextmanager
@@ -37,6 +42,7 @@ def opened(file: ToolFile) -> Iterator[sqlite3.Connection]:
         with _on_disk(file) as path:
             if path.stat().st_size > MAX_FILE_BYTES:
                 raise file.fault(f"larger than the limit of {MAX_FILE_BYTES >> 20} MiB")
+            _check_length(file, path)
             uri = f"file:{urllib.parse.quote(str(path.resolve()))}?mode=ro&immutable=1"
             with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
                 _restrict(connection)
@@ -80,6 +86,17 @@ def rows_of(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, An
 def quoted(name: str) -> str:
     """A name for a statement."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _check_length(file: ToolFile, path: Path) -> None:
+    """Refuse a file that is shorter than its header states; SQLite reads the pages that are left without an error."""
+    header = read_head(path, _HEADER.size)
+    if len(header) < _HEADER.size:
+        raise file.fault("cannot be read: the file is cut off")
+    page_size, changes, pages, valid_for = _HEADER.unpack(header)
+    stated = pages * (_LARGEST_PAGE if page_size == 1 else page_size)
+    if changes == valid_for and path.stat().st_size < stated:  # otherwise an old SQLite wrote it, without a length
+        raise file.fault(f"cannot be read: the file is cut off; expected {stated} bytes")
 
 
 def _restrict(connection: sqlite3.Connection) -> None:

@@ -162,4 +162,23 @@ def test_bytes_that_are_not_text_are_refused_by_name(tmp_path: Path) -> None:
 )
 def test_other_files_are_not_recognized(tmp_path: Path, name: str, content: Any) -> None:
     assert not AITER.recognizes(ToolFile(write(tmp_path, name, content)))
-    assert not "timings.csv".endswith(AITER.suffixes)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("bf16_tuned_gemm.csv", "bf16_tuned_gemm"),
+        ("a8w8_blockscale_tuned_gemm_ds_v3.csv", "a8w8_blockscale_tuned_gemm"),
+        ("a8w8_tuned_batched_gemm.csv", "a8w8_tuned_batched_gemm"),
+        ("tuned_fmoe.csv", "tuned_fmoe"),
+    ],
+)
+def test_names_of_csv_files_in_a_folder(tmp_path: Path, name: str, kernel: str) -> None:
+    assert AITER.has_name(name)
+    (recording,) = read(AITER, write(tmp_path, name, f"{HEADER}\n{ROW}\n"))
+    assert list(recording.votes["gfx942"]) == [kernel]
+
+
+@pytest.mark.parametrize("name", ["timings.csv", "tuned_gemm.csv.bak", "bf16_untuned_gemm.csv", "untuned_fmoe.csv"])
+def test_other_csv_files_in_a_folder_are_not_looked_at(name: str) -> None:
+    assert not AITER.has_name(name)

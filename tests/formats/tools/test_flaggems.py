@@ -165,4 +165,4 @@ def test_other_files_are_not_recognized(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("{}")
     assert not FLAGGEMS.recognizes(ToolFile(tmp_path / NAME))
     assert FLAGGEMS.recognizes(make(tmp_path / "own.db", **{WINNERS: [ROW]}))
-    assert not "registry.db".endswith(FLAGGEMS.suffixes)
+    assert not FLAGGEMS.has_name("registry.db")

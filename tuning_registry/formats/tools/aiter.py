@@ -13,11 +13,11 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from tuning_registry.errors import FormatError, describe
 from tuning_registry.formats.plugin import Format, ToolFile, choices_of
+from tuning_registry.formats.stores import Place
 from tuning_registry.formats.tools.launch_tables import origin_of
 from tuning_registry.formats.tools.winners import read_time, winner_alone, with_unknown_candidates
 from tuning_registry.model.canonical import parse_integer
@@ -57,8 +57,11 @@ class AiterFiles(Format):
 
     name = _TOOL
     title = "AITER's tuned configs: JSON of Triton kernels, CSV of GEMM and MoE"
-    # By name: other CSV files in a folder are not looked at.
-    suffixes = (".json", "_tuned_gemm.csv", "_tuned_batched_gemm.csv", "_tuned_fmoe.csv", "/tuned_fmoe.csv")
+    suffixes = (".json", _CSV)
+
+    def has_name(self, name: str) -> bool:
+        """A JSON file, or a CSV file with AITER's words in its name: other CSV files in a folder are not looked at."""
+        return name.endswith(".json") or (name.endswith(_CSV) and _FAMILY.search(name) is not None)
 
     def recognizes(self, file: ToolFile) -> bool:
         """A table of configs whose name or folder states an AMD architecture, or a CSV file with AITER's columns."""
@@ -67,7 +70,7 @@ class AiterFiles(Format):
             return {_TIME, "cu_num"} <= set(columns)
         document = file.document
         is_table = isinstance(document, dict) and bool(document) and all(isinstance(v, dict) for v in document.values())
-        return is_table and _place_of(file.path) is not None
+        return is_table and _place_of(file.path.resolve()) is not None
 
     def read(self, files: Sequence[ToolFile]) -> Iterable[Recording]:
         """One recording for each file and architecture. Neither rank nor Triton version is stated."""
@@ -80,7 +83,7 @@ class AiterFiles(Format):
                 raise file.fault(fault.what, fault.path) from fault
 
 
-def _place_of(path: Path) -> tuple[str, str, list[tuple[str, object]]] | None:
+def _place_of(path: Place) -> tuple[str, str, list[tuple[str, object]]] | None:
     """Architecture, kernel and sizes that the name and the folders of a JSON file state; None if they state none."""
     match = _STEM.fullmatch(path.name.removesuffix(".json"))
     if match is None:
@@ -195,7 +198,7 @@ def _rows(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
         raise FormatError(f"not CSV: {error}") from error
 
 
-def _kernel(path: Path) -> str:
+def _kernel(path: Place) -> str:
     """What a CSV file is for, without the model in its name: `qwen3_8b_bf16_tuned_gemm.csv` is for `bf16_tuned_gemm`."""
     stem = path.name.removesuffix(_CSV)
     match = _FAMILY.search(stem)

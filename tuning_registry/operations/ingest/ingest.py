@@ -54,7 +54,7 @@ def ingest(
     """
     options = options or IngestOptions()
     reader = SourceReader(options)
-    files = find_files(paths, reader.tools.suffixes)
+    files = find_files(paths, reader.tools.has_name)
     reader.read(track(sources_of(files, options)))
     if reader.errors and not options.keep_going:
         raise _all_of(reader.errors)

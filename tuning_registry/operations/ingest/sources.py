@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tuning_registry.errors import FileError, UsageError
@@ -19,7 +19,11 @@ Source = Place | TritonCache
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-def find_files(paths: Paths, suffixes: Callable[[], Iterable[str]] = tuple) -> list[Place]:
+def _never(_: str) -> bool:
+    return False
+
+
+def find_files(paths: Paths, is_of_tool: Callable[[str], bool] = _never) -> list[Place]:
     """The files and objects that paths, URLs, folders and glob patterns name, each once, in a stable order.
 
     A folder means every `*.json` below it that is not hidden, and every file that another tool's format may read by its
@@ -27,7 +31,7 @@ def find_files(paths: Paths, suffixes: Callable[[], Iterable[str]] = tuple) -> l
 
     Args:
         paths: What the user named.
-        suffixes: Endings of the names of other tools' files, asked for if a folder has files that are not JSON.
+        is_of_tool: Whether a file of this name may be another tool's; asked about files that are not JSON.
 
     Raises:
         FileError: A path does not exist, or names no file.
@@ -39,7 +43,7 @@ def find_files(paths: Paths, suffixes: Callable[[], Iterable[str]] = tuple) -> l
     found: dict[Place, None] = {}
     for given in several:
         for path in expand_glob(place_of(given)):
-            found.update(dict.fromkeys(_files_below(path, suffixes) if _is_folder(path) else [path]))
+            found.update(dict.fromkeys(_files_below(path, is_of_tool) if _is_folder(path) else [path]))
     return list({identity_of(file): file for file in reversed(found)}.values())[::-1]
 
 
@@ -48,10 +52,8 @@ def _is_folder(path: Place) -> bool:
     return not (isinstance(path, StorePath) and path.suffix == JSON) and is_folder(path)
 
 
-def _files_below(folder: Place, suffixes: Callable[[], Iterable[str]]) -> list[Place]:
-    every = find_below(folder, "")
-    known = (JSON,) if all(file.name.endswith(JSON) for file in every) else (JSON, *suffixes())
-    every = [file for file in every if file.name.endswith(known)]
+def _files_below(folder: Place, is_of_tool: Callable[[str], bool]) -> list[Place]:
+    every = [file for file in find_below(folder, "") if file.name.endswith(JSON) or is_of_tool(file.name)]
     below = [file for file in every if is_result(file) or not is_hashed(file)]
     if not every:
         raise FileError(f"{folder}: no .json file in this folder, and no file of a known format (registry formats)")

@@ -32,9 +32,9 @@ class ToolReader:
         """The formats of the installed packages."""
         return Plugins()
 
-    def suffixes(self) -> list[str]:
-        """Endings of the names of files that may be another tool's."""
-        return sorted(self.plugins.suffixes() if self.forced is None else self.forced.suffixes)
+    def has_name(self, name: str) -> bool:
+        """Whether a file of this name may be another tool's."""
+        return (self.forced or self.plugins).has_name(name)
 
     @property
     def broken(self) -> list[str]:
