@@ -43,7 +43,7 @@ _FAMILY: Final = re.compile(
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _BOOLEANS: Final = {"True": True, "False": False}
 _TIME: Final = "us"
-# See docs/decisions.md, D-second-1.
+# See docs/decisions.md, D169.
 _CHOSEN: Final = frozenset(
     {"libtype", "solidx", "kernelId", "splitK", "kernelName", "block_m", "ksplit", "kernelName1", "kernelName2",
      "run_1stage"}
