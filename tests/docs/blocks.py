@@ -12,8 +12,9 @@ Comments in the lines above a block change how it is treated:
 | `<!-- run by: FILE -->` | A test in this file runs the block. Here only its syntax is checked. |
 | `<!-- not run: REASON -->` | Tests cannot run the block. Only its syntax is checked. |
 
-`<!-- database: postgres -->` anywhere on a page gives the page a new Postgres server with the name `db.example.com`.
-The blocks of a page share exported variables. `/shared` and `/local` are folders of the page's shell. `$CHECKOUT` is the
+`<!-- database: postgres -->` anywhere on a page gives the page a new Postgres server with the name `db.example.com`;
+`<!-- object store: s3 -->` gives it an object store with an empty bucket `bucket`, whose endpoint is also `$STORE`. The
+blocks of a page share exported variables. `/shared` and `/local` are folders of the page's shell. `$CHECKOUT` is the
 project.
 """
 
@@ -35,6 +36,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 POSTGRES_MARK = "<!-- database: postgres -->"
+STORE_MARK = "<!-- object store: s3 -->"
 MARKS = ("needs", "before", "after", "until", "run by", "not run")
 KINDS = {"console", "sh", "python", "json", "yaml", "sql", "toml", "text"}
 

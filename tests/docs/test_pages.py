@@ -26,7 +26,7 @@ from tests.docs.blocks import (
     pages,
     run_page,
 )
-from tests.docs.postgres import server_of
+from tests.docs.servers import postgres_of, store_of
 from tuning_registry.cli.app import app
 
 PAGES = pages()
@@ -51,8 +51,9 @@ def block(kind: str, content: str, **marks: str) -> Block:
 
 @pytest.fixture
 def shell(page: str, tmp_path: Path) -> Iterator[Shell]:
-    """A shell for the page, with a Postgres server if the page asks for one."""
-    with server_of(page) as client:
+    """A shell for the page, with the servers that the page asks for."""
+    with postgres_of(page) as client, store_of(page) as variables:
+        client["variables"] = client.get("variables", {}) | variables
         yield Shell(tmp_path, provides={"no-triton"}, **client)
 
 

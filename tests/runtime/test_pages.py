@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 from tests.docs.blocks import ROOT, Shell, blocks, pages, run_page
-from tests.docs.postgres import server_of
+from tests.docs.servers import postgres_of
 from tests.runtime.fakes import HAS_LISTENER
 
 # One release has jobs: these pages are about commands, and other tests are about releases.
@@ -26,7 +26,7 @@ DOCS = ROOT / "tests" / "docs"
 @pytest.fixture
 def shell(page: str, tmp_path: Path) -> Iterator[Shell]:
     """A shell that also has Triton, a training job and launchers."""
-    with server_of(page) as client:
+    with postgres_of(page) as client:
         made = Shell(tmp_path, provides=PROVIDES, **client)
         shutil.copytree(DOCS / "job", made.folder, dirs_exist_ok=True)
         for launcher in ("torchrun", "srun") if "job" in PROVIDES else ():
