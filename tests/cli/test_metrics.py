@@ -71,6 +71,15 @@ def test_what_never_happened_has_no_time(cli: Callable[..., Any]) -> None:
     assert value_of(families, "pending_hand_ins") == value_of(families, "votes") == value_of(families, "untimed") == 0
 
 
+@pytest.mark.parametrize("stated", ["", "now", "0001-01-01", "2026-01-01T00:00:00+00:00\n# HELP x y"])
+def test_a_time_that_is_not_one_is_left_out(stated: str) -> None:
+    """Whoever may hand in may state any text as the time."""
+    status = {"database": "sqlite:////a.db", "pending_hand_ins": 1, "oldest_pending_hand_in": stated}
+    families = parse(render_metrics(status))
+    assert value_of(families, "pending_hand_ins") == 1
+    assert f"{PREFIX}oldest_pending_hand_in_timestamp_seconds" not in families
+
+
 def test_a_database_without_a_registry_has_its_revisions_alone(sqlite_cli: Callable[..., Any]) -> None:
     families = parse(sqlite_cli("status", "--format", "prometheus").stdout)
     assert list(families) == [f"{PREFIX}info"]

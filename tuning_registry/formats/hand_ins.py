@@ -16,9 +16,13 @@ from tuning_registry.model.canonical import dump_json
 from tuning_registry.model.records import Header
 
 VERSION: Final = 1
-# Recordings are a few megabytes at most. The limit holds for the packed and for the unpacked size: whoever may hand in
-# must not be able to exhaust the memory of whoever folds.
-MAX_BYTES: Final = 64 << 20
+# Recordings are a few megabytes at most. The limits keep a process that folds below 512 MiB, whatever others hand in:
+# of the packed and of the unpacked size, and of what Python's objects for the JSON take.
+MAX_BYTES: Final = 32 << 20
+MAX_PARSED_BYTES: Final = 256 << 20
+# Upper bounds for each occurrence: an element with its place in a list, a list, an object, a field of an object.
+_COSTS: Final = {b",": 60, b"[": 100, b"{": 100, b":": 80}
+_WIDEST_CHARACTER_BYTES: Final = 4  # of every character of a string, if one of them is outside of ASCII
 _SEPARATE_RUN: Final = "separate_run"
 
 
@@ -54,6 +58,12 @@ def pack_hand_in(chunks: Iterable[bytes], separate_run: str | None = None) -> by
             raise FormatError(f"the recording is larger than {MAX_BYTES >> 20} MiB, the largest that is handed in")
         packed.append(packer.compress(chunk))
     return b"".join([*packed, packer.flush()])
+
+
+def parsed_bytes(recording: bytes) -> int:
+    """An estimate of the memory that the JSON takes once it is parsed. It is too high rather than too low."""
+    text = len(recording) * (1 if recording.isascii() else _WIDEST_CHARACTER_BYTES)
+    return text + sum(cost * recording.count(mark) for mark, cost in _COSTS.items())
 
 
 def unpack_hand_in(payload: bytes) -> HandIn:

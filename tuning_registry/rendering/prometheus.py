@@ -54,11 +54,18 @@ def render_metrics(status: Mapping[str, object]) -> str:
         elif name == "untimed" and "runs" in status:  # left out of the status if there are none
             blocks.append(_gauge(name, text, database, 0))
     for name, text in TIMES.items():
-        moment = status.get(name)
-        if isinstance(moment, str):
-            seconds = dt.datetime.fromisoformat(moment).timestamp()
+        seconds = _seconds(status.get(name))
+        if seconds is not None:
             blocks.append(_gauge(f"{name}_timestamp_seconds", text, database, seconds))
     return join_lines(line for block in blocks for line in block)
+
+
+def _seconds(moment: object) -> float | None:
+    """A time in seconds since 1970. None if there is none: whoever may hand in can state anything as its time."""
+    try:
+        return dt.datetime.fromisoformat(str(moment)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _gauge(name: str, text: str, labels: str, value: float) -> Iterator[str]:

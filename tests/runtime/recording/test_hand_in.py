@@ -231,12 +231,12 @@ def test_a_recording_that_is_too_large_stays_in_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(chunks: Any, separate_run: Any) -> bytes:
-        raise FormatError("the recording is larger than 64 MiB")
+        raise FormatError("the recording is larger than 32 MiB")
 
     monkeypatch.setattr(recorder_module, "pack_hand_in", refuse)
     _, recorder = into_database(monkeypatch, [None])
     assert recorder.file.exists()
-    assert "larger than 64 MiB" in caplog.text
+    assert "larger than 32 MiB" in caplog.text
     assert fault_counts() == {}
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tuning_registry.db import queries
 from tuning_registry.db.ingestion.batch import Batch
-from tuning_registry.db.reading import in_chunks
 from tuning_registry.db.store import Store
 from tuning_registry.db.writing import Writing
-from tuning_registry.errors import FormatError, RecordingError, RegistryError, RejectedError
+from tuning_registry.errors import DatabaseError, RecordingError, RegistryError, RejectedError
 from tuning_registry.formats.fast_reader import QuickReader
-from tuning_registry.formats.hand_ins import MAX_BYTES, VERSION, unpack_hand_in
+from tuning_registry.formats.hand_ins import MAX_BYTES, MAX_PARSED_BYTES, VERSION, parsed_bytes, unpack_hand_in
 from tuning_registry.model.records import Recording
 from tuning_registry.operations.ingest.attribution import Attribution
 from tuning_registry.operations.ingest.hand_ins import count_hand_ins, hand_in_name
@@ -24,7 +23,8 @@ from tuning_registry.operations.ingest.transfer import add_to_batch, place_batch
 
 BATCH: Final = 512  # hand-ins of a transaction: a bound on memory, and on the time for which the lock is held
 _FETCHED: Final = 32  # payloads fetched at a time
-_BATCH_BYTES: Final = MAX_BYTES  # of the unpacked recordings of a transaction
+_FETCHED_BYTES: Final = 8 << 20  # of several payloads fetched at a time
+_BATCH_BYTES: Final = 64 << 20  # of the unpacked recordings of a transaction
 _OPTIONS: Final = IngestOptions(keep_going=True)
 
 
@@ -53,11 +53,13 @@ def fold(store: Store, *, should_stop: Callable[[], bool] = bool, batch_size: in
         fold_batch = _Fold(store, reader, size)
         try:
             report = fold_batch.run()
-        except (RejectedError, ValueError) as error:  # a FormatError among others
+        except Exception as error:  # noqa: BLE001  # whatever one of them causes, it must not hold up all others
+            if isinstance(error, DatabaseError) and not isinstance(error, RejectedError):
+                raise
             if size > 1:  # find the one that cannot be counted, so that it does not hold up all others
                 size = 1
                 continue
-            report = fold_batch.refuse_all(error)
+            report = fold_batch.refuse_all(error if str(error) else RegistryError(type(error).__name__))
         if report is None:
             break
         total += report
@@ -88,7 +90,7 @@ class _Fold:
     size: int
     claimed: Sequence[str] = ()
     folded: list[str] = field(default_factory=list)  # ids by position in the batch
-    errors: dict[str, RegistryError] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)  # texts: the traceback of an error keeps what was read
     processes: dict[tuple[str | None, int | None], str] = field(default_factory=dict)  # by run and rank
     places: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)  # the inverse
 
@@ -121,25 +123,29 @@ class _Fold:
     def _offers(self, transaction: Writing, sizes: dict[str, int]) -> Iterator[_Offer]:
         """Unpack and read the claimed hand-ins until a batch is full; those that remain are claimed again."""
         total = 0
-        for ids in in_chunks([identity for identity in sizes if self._is_small(identity, sizes[identity])], _FETCHED):
+        for ids in _portions({one: size for one, size in sizes.items() if self._is_small(one, size)}):
             payloads = {row["id"]: bytes(row["payload"]) for row in transaction.rows(queries.hand_ins.payloads(ids))}
             for identity in ids:
                 if total > _BATCH_BYTES:
                     return
                 try:
-                    unpacked = unpack_hand_in(payloads.pop(identity))
-                    total += len(unpacked.recording)
-                    yield _Offer(identity, self._read(identity, unpacked.recording), unpacked.separate_run)
+                    recording, separate_run = unpack_hand_in(payloads.pop(identity))
+                    # Those of guessed ranks are kept until the lock is held, all others are added to the batch now.
+                    total += len(recording) if separate_run is None else parsed_bytes(recording)
+                    yield _Offer(identity, self._read(identity, recording), separate_run)
                 except RegistryError as error:
-                    self.errors[identity] = error
+                    self.errors[identity] = str(error)
 
     def _is_small(self, identity: str, size: int) -> bool:
         if size > MAX_BYTES:
-            self.errors[identity] = FormatError(f"the payload is larger than {MAX_BYTES >> 20} MiB")
+            self.errors[identity] = f"the payload is larger than {MAX_BYTES >> 20} MiB"
         return size <= MAX_BYTES
 
     def _read(self, identity: str, data: bytes) -> Recording:
         name = hand_in_name(identity)
+        if parsed_bytes(data) > MAX_PARSED_BYTES:
+            raise RecordingError(name, f"reading it could take more than {MAX_PARSED_BYTES >> 20} MiB of memory; "
+                                 "to ingest it anyway, run registry hand-ins --save FOLDER")  # fmt: skip
         recording = self.reader.read_bytes(data, name)
         if recording.header.run is None or recording.header.rank is None:
             raise RecordingError(name, "the recording does not state its run or its rank")
@@ -155,32 +161,45 @@ class _Fold:
         try:
             add_to_batch(batch, offer.recording, attribution)
         except RegistryError as error:
-            self.errors[offer.id] = error
+            self.errors[offer.id] = str(error)
         else:
             self.folded.append(offer.id)
 
     def _write(self, transaction: Writing, batch: Batch) -> FoldReport:
         report, plan = place_batch(transaction, batch, _OPTIONS)
         for position, error in plan.refused.items():
-            self.errors[self.folded[position]] = error
+            self.errors[self.folded[position]] = str(error)
         for position in plan.withdrawn:
             run, rank = batch.pending[position].identity
-            self.errors[self.folded[position]] = RegistryError(
+            self.errors[self.folded[position]] = (
                 f"rank {rank} of run {run!r} is withdrawn; to count it, run registry runs restore and "
                 "registry fold --retry"
             )
         done = [identity for identity in self.folded if identity not in self.errors]
-        reasons = {identity: str(error) for identity, error in self.errors.items()}
         transaction.delete_hand_ins(done)
-        transaction.refuse_hand_ins(reasons)
+        transaction.refuse_hand_ins(self.errors)
         return FoldReport(
             hand_ins=len(done),
             recordings=report.new,
             completed=report.completed,
             votes=report.votes,
             timings=report.timings,
-            refused=tuple(reasons.values()),
+            refused=tuple(self.errors.values()),
         )
+
+
+def _portions(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Ids of payloads to fetch together: many small ones, or one that is large."""
+    ids: list[str] = []
+    total = 0
+    for identity, size in sizes.items():
+        if ids and (len(ids) == _FETCHED or total + size > _FETCHED_BYTES):
+            yield ids
+            ids, total = [], 0
+        ids.append(identity)
+        total += size
+    if ids:
+        yield ids
 
 
 def _with_free_places(transaction: Writing, offers: Sequence[_Offer]) -> Iterator[_Offer]:
