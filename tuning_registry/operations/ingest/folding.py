@@ -53,7 +53,7 @@ def fold(store: Store, *, should_stop: Callable[[], bool] = bool, batch_size: in
         fold_batch = _Fold(store, reader, size)
         try:
             report = fold_batch.run()
-        except Exception as error:  # noqa: BLE001  # whatever one of them causes, it must not hold up all others
+        except Exception as error:  # whatever one of them causes, it must not hold up all others
             if isinstance(error, DatabaseError) and not isinstance(error, RejectedError):
                 raise
             if size > 1:  # find the one that cannot be counted, so that it does not hold up all others
