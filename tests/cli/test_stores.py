@@ -95,6 +95,17 @@ def test_compile_data_follows_its_table(bucket: Bucket, cli: Cli) -> None:
         ),
         ("ingest s3://", "s3://: the name of the bucket is missing; expected s3://BUCKET/KEY"),
         ("ingest s3://me:secret@bucket/x", "a s3:// URL holds a password; remove it."),
+        ("ingest https://me:sec/ret@host/x", "a https:// URL holds a password; remove it."),
+        ("ingest https://host/x.json?sig=secret", "a https:// URL has a query, which may hold a signature"),
+        ("ingest simplecache::s3://me:secret@bucket/x", "chained URLs (zip://...::s3://...) are not supported"),
+        ("ingest zip://a::s3://me:secret@bucket/x", "chained URLs (zip://...::s3://...) are not supported"),
+        ("ingest file:///tmp/%00", "file:///tmp/%00: expected file:///PATH"),
+        ("ingest s3://arn:aws:s3:us-east-1:1:accesspoint/a:b@c.json", "cannot be read"),
+        ("ingest http://127.0.0.1:1/a@b.json", "http://127.0.0.1:1/a@b.json: cannot be read"),
+        (
+            "ingest sftp://127.0.0.1/x.json",
+            "needs the package paramiko, which is not installed; run: pip install paramiko",
+        ),
         ("ingest postgresql://host/x", "expected a file, found the URL of a postgresql database"),
         (
             "ingest gs://bucket/x",
@@ -114,6 +125,8 @@ def test_one_line_says_what_is_wrong(words: str, said: str, bucket: Bucket, cli:
     assert result.exit_code, result.stdout
     assert said.format(bucket.name, bucket.name) in lines[0]
     assert len(lines) == 1
+    assert "secret" not in lines[0]
+    assert "sec/ret" not in lines[0]
 
 
 def test_unreadable_recording_is_named_by_its_url(bucket: Bucket, cli: Cli) -> None:

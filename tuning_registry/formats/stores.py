@@ -34,7 +34,9 @@ LIMIT_S: Final = 60.0
 _DAMAGED: Final = re.compile(rf"({'|'.join([*_EXTRAS, 'memory', 'file'])}):/?(?!/)")
 STORED: Final = b"stored"
 _NO_BUCKET: Final = "there is no bucket {}; check its name and the account"
-_PASSWORD: Final = re.compile(r"[^/]*:[^/]*@")
+# In the place of a host: not the port of one, and not an ARN, which can be the name of a bucket.
+_PASSWORD: Final = re.compile(r"(?!arn:)[^/:]*:(?!\d+/)[^@]*@")
+_CHAINED: Final = re.compile(r"::[A-Za-z][\w+.-]*://")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -124,6 +126,8 @@ def place_of(location: str | Path | StorePath | Any) -> Place:
         return location
     text = str(location)
     scheme, mark, rest = text.partition("://")
+    if _CHAINED.search(text):  # not printed: any of its URLs may hold a password
+        raise UsageError("chained URLs (zip://...::s3://...) are not supported; state the URL of the object alone")
     if not is_url(text):
         if _DAMAGED.match(text):
             scheme = text.partition(":")[0]
@@ -135,11 +139,16 @@ def place_of(location: str | Path | StorePath | Any) -> Place:
             f"a {scheme}:// URL holds a password; remove it. Credentials come from the environment or from the "
             "configuration of the store's own tools"
         )
+    if scheme in {"http", "https"} and "?" in rest:
+        raise UsageError(
+            f"a {scheme}:// URL has a query, which may hold a signature that logs would show; use the URL of the store, "
+            "such as s3://BUCKET/KEY, or download the file"
+        )
     if scheme in DRIVERS:
         raise UsageError(f"expected a file, found the URL of a {scheme} database")
     if scheme == "file":
         host, slash, path = rest.partition("/")
-        if host not in {"", "localhost"} or not path:
+        if host not in {"", "localhost"} or not path or "\0" in unquote(path):
             raise UsageError(f"{text}: expected file:///PATH")
         return Path(slash + unquote(path))
     key = PurePosixPath(rest.strip("/"))
@@ -318,8 +327,9 @@ def _file_system(place: StorePath) -> tuple[Any, str]:
         system, path = core.url_to_fs(str(place))
     except ImportError as error:
         package, install = package_of(place.scheme)
-        if package == "fsspec" and error.name:
-            package = install = error.name
+        missing = error.name or getattr(error.__cause__, "name", None)
+        if package == "fsspec" and missing:
+            package = install = missing
         why = "is not installed" if find_spec(package) is None else f"cannot be imported: {error.__cause__ or error}"
         raise FileError(
             f"{place}: {place.scheme}:// needs the package {package}, which {why}; run: pip install {install}"
