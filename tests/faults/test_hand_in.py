@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, empty_database
+from tuning_registry.db.appending import may_accept
 from tuning_registry.db.migrate import upgrade_database
 from tuning_registry.db.schema import VERSION_TABLE
 from tuning_registry.db.store import Store
@@ -111,6 +114,35 @@ def assert_kept_in_the_file(rank: Rank, reason: str, tmp_path: Path) -> None:
 def test_a_server_that_nobody_runs(tmp_path: Path) -> None:
     rank = Rank("postgresql://u:SECRET@127.0.0.1:1/db", tmp_path / "user")
     assert_kept_in_the_file(rank, "cannot connect", tmp_path)
+
+
+def test_a_server_that_never_answers_keeps_no_thread_waiting() -> None:
+    """Whoever asks whether to try again must neither wait forever nor keep the training loop waiting."""
+    gaps: list[float] = []
+    ended = threading.Event()
+
+    def step() -> None:
+        while not ended.is_set():
+            began = time.monotonic()
+            time.sleep(0.01)
+            gaps.append(time.monotonic() - began)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        training = threading.Thread(target=step)
+        training.start()
+        try:
+            assert not may_accept(f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=2")
+        finally:
+            ended.set()
+            training.join()
+    assert max(gaps) < 1.5
+
+
+def test_whether_a_server_is_there_to_wait_for(postgres_server: str) -> None:
+    assert may_accept(postgres_server)
+    assert may_accept(postgres_server.replace("/postgres?", "/nosuch?"))  # refused by a server
+    assert not may_accept("postgresql://u@127.0.0.1:1/db")
+    assert not may_accept("postgresql://u@/db?host=/nowhere")
 
 
 def test_a_server_that_is_stopped_during_the_run(own_server: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import re
+import socket
 import sqlite3
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ _SERVER_TIME: Final = """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-
 _DEFAULTS: Final[dict[str, Any]] = {
     "application_name": "tuning-registry",
     "tcp_user_timeout": 10_000,  # ms after which a server that does not acknowledge is gone
+    "keepalives_idle": 10,  # s without an answer after which the server is asked whether it is there
 }
 _SHORTEST_CONNECT_S: Final = 2  # libpq rounds a shorter timeout up to this
 _LONGEST_CONNECT_S: Final = 10
@@ -66,11 +68,32 @@ def may_accept(url: str) -> bool:
     if DRIVERS.get(scheme) == "sqlite":
         return True
     try:
-        import psycopg.pq  # noqa: PLC0415  # only for Postgres
+        import psycopg  # noqa: PLC0415  # only for Postgres
     except ImportError:
         return False
-    answer = psycopg.pq.PGconn.ping(_conninfo(rest).encode())
-    return answer in {psycopg.pq.Ping.OK, psycopg.pq.Ping.REJECT}
+    # Not libpq's ping: it keeps all threads of the process waiting until the server answers.
+    try:
+        psycopg.connect(_conninfo(rest, connect_timeout=_SHORTEST_CONNECT_S)).close()
+    except psycopg.errors.ConnectionTimeout:
+        return False
+    except psycopg.Error as error:
+        tried = getattr(error, "pgconn", None)
+        return tried is not None and _is_listening((tried.hostaddr or tried.host).decode(), tried.port.decode())
+    return True
+
+
+def _is_listening(host: str, port: str) -> bool:
+    """Whether a server takes connections that it may refuse afterwards. `host` may be the folder of a Unix socket."""
+    try:
+        if host.startswith("/"):
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(_SHORTEST_CONNECT_S)
+                probe.connect(f"{host}/.s.PGSQL.{port}")
+        else:
+            socket.create_connection((host, int(port)), _SHORTEST_CONNECT_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _append_to_sqlite(url: str, rest: str, row: tuple[str, bytes], wait_s: float) -> None:

@@ -21,7 +21,14 @@ from tuning_registry.errors import DatabaseError, UsageError
 from tuning_registry.log import warn
 
 LOCK_WAIT_S: Final = 60.0
-_CONNECT_DEFAULTS: Final[dict[str, Any]] = {"connect_timeout": 15, "application_name": "tuning-registry"}
+_CONNECT_DEFAULTS: Final[dict[str, Any]] = {
+    "connect_timeout": 15,
+    "application_name": "tuning-registry",
+    # A host that vanishes in the middle of a statement is noticed after a minute and a half, and not after two hours.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 6,
+}
 # No prepared statements: behind a pooler in transaction mode, such as PgBouncer, the next transaction may run on a
 # server connection that has others of the same name.
 _UNPREPARED: Final[dict[str, Any]] = {"prepare_threshold": None}

@@ -134,16 +134,7 @@ def place_of(location: str | Path | StorePath | Any) -> Place:
             raise UsageError(f"{text}: expected {scheme}://{'/PATH' if scheme == 'file' else 'BUCKET/KEY'}; for a local "
                              f"file of this name, write ./{text}")  # fmt: skip
         return Path(text)
-    if _PASSWORD.match(rest):
-        raise UsageError(
-            f"a {scheme}:// URL holds a password; remove it. Credentials come from the environment or from the "
-            "configuration of the store's own tools"
-        )
-    if scheme in {"http", "https"} and "?" in rest:
-        raise UsageError(
-            f"a {scheme}:// URL has a query, which may hold a signature that logs would show; use the URL of the store, "
-            "such as s3://BUCKET/KEY, or download the file"
-        )
+    _refuse_secrets(scheme, rest)
     if scheme in DRIVERS:
         raise UsageError(f"expected a file, found the URL of a {scheme} database")
     if scheme == "file":
@@ -155,6 +146,24 @@ def place_of(location: str | Path | StorePath | Any) -> Place:
     if not key.name:
         raise UsageError(f"{text}: the name of the bucket is missing; expected {scheme}{mark}BUCKET/KEY")
     return StorePath(scheme, key)
+
+
+def _refuse_secrets(scheme: str, rest: str) -> None:
+    """Refuse a URL with a password or a signature, since errors and logs would show it.
+
+    Raises:
+        UsageError: It may have one.
+    """
+    if _PASSWORD.match(rest):
+        raise UsageError(
+            f"a {scheme}:// URL holds a password; remove it. Credentials come from the environment or from the "
+            "configuration of the store's own tools"
+        )
+    if scheme in {"http", "https"} and "?" in rest:
+        raise UsageError(
+            f"a {scheme}:// URL has a query, which may hold a signature that logs would show; use the URL of the store, "
+            "such as s3://BUCKET/KEY, or download the file"
+        )
 
 
 def is_table(place: StorePath) -> bool:
