@@ -16,6 +16,8 @@ from typer.testing import CliRunner, Result
 from tests.conftest import H200, DebianPostgres
 from tests.helpers import error_of
 from tuning_registry.cli.app import app
+from tuning_registry.db.dialects import connect_engine
+from tuning_registry.db.url import parse_url
 
 PASSWORD = "hunter2:\\/"
 
@@ -93,3 +95,16 @@ def test_tls_and_password_files_work_as_with_any_client(
     monkeypatch.setenv("PGSSLMODE", "verify-full")
     monkeypatch.setenv("PGSSLROOTCERT", str(secured.authority))
     assert ask(f"postgresql://fleet@localhost:{secured.port}/tuning", "winners").exit_code == 0
+
+
+def test_a_host_that_vanishes_is_noticed(postgres_server: str) -> None:
+    """Without these options, a statement would wait for two hours for the answer of a host that is gone."""
+    with connect_engine(parse_url(postgres_server), writable=True).connect() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, psycopg.Connection)
+        options = driver.info.get_parameters()
+    assert (options["keepalives_idle"], options["keepalives_interval"], options["keepalives_count"]) == (
+        "30",
+        "10",
+        "6",
+    )
