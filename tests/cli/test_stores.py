@@ -94,7 +94,7 @@ def test_compile_data_follows_its_table(bucket: Bucket, cli: Cli) -> None:
             "s3:/{}/none/: expected s3://BUCKET/KEY; for a local file of this name, write ./s3:/{}/",
         ),
         ("ingest s3://", "s3://: the name of the bucket is missing; expected s3://BUCKET/KEY"),
-        ("ingest s3://me:secret@bucket/x", "a s3:// URL holds a password; remove it."),
+        ("ingest s3://me:secret@bucket/x", "a s3:// URL contains a password; remove it."),
         ("ingest postgresql://host/x", "expected a file, found the URL of a postgresql database"),
         (
             "ingest gs://bucket/x",
@@ -103,7 +103,7 @@ def test_compile_data_follows_its_table(bucket: Bucket, cli: Cli) -> None:
         ("ingest abfs://bucket/x.json", "run: pip install 'tuning-registry[azure]'"),
         (
             "ingest nosuch://bucket/x",
-            "fsspec does not know nosuch://; expected a store such as s3://, gs:// or abfs://",
+            "fsspec does not support nosuch://; expected a store such as s3://, gs:// or abfs://",
         ),
         ("ingest s3://{}/rec.autotune.json", "Triton caches are read from local folders only"),
     ],

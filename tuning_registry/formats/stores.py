@@ -132,7 +132,7 @@ def place_of(location: str | Path | StorePath | Any) -> Place:
         return Path(text)
     if _PASSWORD.match(rest):
         raise UsageError(
-            f"a {scheme}:// URL holds a password; remove it. Credentials come from the environment or from the "
+            f"a {scheme}:// URL contains a password; remove it. Credentials come from the environment or from the "
             "configuration of the store's own tools"
         )
     if scheme in DRIVERS:
@@ -163,7 +163,7 @@ def package_of(scheme: str) -> tuple[str, str]:
         extra, package = _EXTRAS[scheme]
         return package, f"'tuning-registry[{extra}]'"
     if find_spec("fsspec") is not None and scheme not in import_module("fsspec").available_protocols():
-        raise UsageError(f"fsspec does not know {scheme}://; expected a store such as s3://, gs:// or abfs://")
+        raise UsageError(f"fsspec does not support {scheme}://; expected a store such as s3://, gs:// or abfs://")
     return "fsspec", "fsspec"
 
 
@@ -242,7 +242,7 @@ def matching_objects(pattern: StorePath, has_magic: Callable[[str], bool]) -> li
     parts = pattern.key.parts
     plain = next(index for index, part in enumerate(parts) if has_magic(part))
     if not plain:
-        raise FileError(f"{pattern}: the name of the bucket cannot be a pattern")
+        raise FileError(f"{pattern}: the name of the bucket cannot contain a pattern; list the bucket by name")
     below = "/".join(parts[plain:])
     base = StorePath(pattern.scheme, PurePosixPath(*parts[:plain]))
     found = _listed(base, lambda system, path: system.glob(f"{path.rstrip('/')}/{below}"))
@@ -304,7 +304,7 @@ def _asked(place: StorePath, done: str, work: Callable[[Any, str], T]) -> T:
         return answer[0]
     if not fault:
         raise FileError(
-            f"{place}: cannot be {done}: the store has not answered within {LIMIT_S:.0f} s; try again later"
+            f"{place}: cannot be {done}: the store did not answer within {LIMIT_S:.0f} s; try again later"
         )
     if isinstance(fault[0], FileError):
         raise fault[0]
@@ -342,11 +342,11 @@ def _reason(place: StorePath, error: Exception) -> str:
         is_missing = bucket == place or _is_missing(bucket)
         return _NO_BUCKET.format(bucket.name) if is_missing else "it does not exist"
     if isinstance(error, PermissionError):
-        return "access denied; check the credentials, and that they may do this in the bucket"
+        return "access denied; check the credentials and their permissions on the bucket"
     said = str((error.strerror if isinstance(error, OSError) else None) or error).strip() or type(error).__name__
     text = said.splitlines()[0].rstrip(". ")
     if any("Credential" in name for name in names):  # botocore, google-auth and azure-identity each have such classes
-        return f"no usable credentials ({text}); set them as for the store's own tools"
+        return f"no usable credentials ({text}); set them as for the store's command-line tools"
     return f"{text}; try again later if the store is busy or down"
 
 

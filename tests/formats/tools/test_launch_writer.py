@@ -166,7 +166,7 @@ def test_entries_that_a_tool_cannot_use_are_counted() -> None:
             config=config_text({"kwargs": {}, "num_warps": 4, "num_stages": 3}),
         ),
     ]
-    device, name = "their device is not known (registry ingest --device DEVICE states it)", "the tool looks up no file"
+    device, name = "their device is unknown (state it with registry ingest --device DEVICE)", "the tool looks up no file"
     foreign, kind = "the tool's kernel does not have their launch parameters", "their config does not consist of launch"
     vllm, sglang = (one.write(Outgoing(entries=entries)) for one in (VLLM, SGLANG))
     assert summary(vllm.left_out) == {device: 1, name: 5, f"{foreign} USE_TMA": 1, f"{foreign} SPLIT_K": 1, kind: 1}

@@ -296,7 +296,7 @@ def test_a_table_of_another_architecture_says_nothing_about_bits(cli: Cli, tmp_p
     made = cli("export", "--arch", "sm90", "--policy", "fastest", "--same-bits-as", in_use)
     assert (made.exit_code, made.stdout) == (2, "")
     assert (
-        "this table is for sm100, so it says nothing about sm90; give the table for sm90 that is in use" in made.stderr
+        "this table is for sm100, not sm90; give the table for sm90 that is in use" in made.stderr
     )
 
 

@@ -56,7 +56,7 @@ class Uploads:
         assert file is not None, "uploads follow a write of the file"
         place = place_of(url).with_name(file.name)
         if not sys.executable:
-            raise FileError("the path of the Python interpreter is not known")
+            raise FileError("the path of the Python interpreter is unknown")
         paths = json.dumps([str(Path(entry).absolute()) for entry in sys.path]).encode()
         niceness = "10" if wait_s >= UPLOAD_S else "0"  # at the end of the job there is no step to slow down
         with self._lock:
@@ -73,12 +73,12 @@ class Uploads:
         try:
             answer, _ = process.communicate(paths + b"\n" + payload, max(wait_s, _SHORTEST_S))
         except subprocess.TimeoutExpired:
-            raise FileError(f"the upload has not ended within {max(wait_s, _SHORTEST_S):.0f} s") from None
+            raise FileError(f"the upload did not finish within {max(wait_s, _SHORTEST_S):.0f} s") from None
         finally:
             process.kill()
             process.wait()
         if answer != STORED and process is self._process:  # else a later upload has killed it
-            why = answer.decode(errors="replace").strip() or "the process that uploads was killed"
+            why = answer.decode(errors="replace").strip() or "the upload process was killed"
             raise FileError(why.removeprefix(f"{place}: ").removeprefix("cannot be written: "))
 
     def may_accept(self, url: str) -> bool:  # noqa: ARG002 - of databases
