@@ -143,7 +143,7 @@ def interpreter_command() -> list[str]:
 
 @contextlib.contextmanager
 def _standard_streams_taken() -> Iterator[None]:
-    """Keep the numbers of standard streams that this process has closed from new files: what it prints goes to them.
+    """Reserve the descriptors of closed standard streams, so that no new file gets one and receives what is printed.
 
     Raises:
         OSError: There are too many open files.

@@ -221,9 +221,7 @@ def test_store_that_does_not_answer(bucket: Bucket, monkeypatch: pytest.MonkeyPa
     url = bucket.put("sm90.json", OLD)
     bucket.store.fault = "silent"
     monkeypatch.setattr(stores, "LIMIT_S", 0.3)
-    with pytest.raises(
-        FileError, match=f"{url}: cannot be read: the store did not answer within 0 s; try again later"
-    ):
+    with pytest.raises(FileError, match=f"{url}: cannot be read: the store did not answer within 0 s; try again later"):
         read_bytes(place_of(url))
 
 

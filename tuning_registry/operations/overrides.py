@@ -205,13 +205,15 @@ def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> s
 
 
 def _refuse_pattern(option: str, text: str, wildcards: str, advice: str) -> None:
-    """Refuse an override that would hold for nothing, because queries take patterns and overrides do not.
+    """Refuse an override that would apply to nothing, because queries take patterns and overrides do not.
 
     Raises:
         UsageError: The text was never recorded and has a wildcard.
     """
     if any(wildcard in text for wildcard in wildcards):
-        raise UsageError(f"--{option} {text!r}: an override applies to one {option}; patterns are not allowed; {advice}")
+        raise UsageError(
+            f"--{option} {text!r}: an override applies to one {option}; patterns are not allowed; {advice}"
+        )
 
 
 def _parse_day(until: str | None, now: dt.datetime) -> str | None:

@@ -135,7 +135,11 @@ def test_load_never_raises_for_a_store(memory: Any, tmp_path: Path, caplog: pyte
     [
         ("record_path", "s3://bucket", r"expected a prefix of object names \(s3://bucket/folder/name\)"),
         ("record_path", "s3://bucket/run/", r"expected a prefix of object names \(s3://bucket/folder/name\)"),
-        ("record_path", "memory://bucket/rec", "memory:// does not outlive the process; expected the URL of an object store"),
+        (
+            "record_path",
+            "memory://bucket/rec",
+            "memory:// does not outlive the process; expected the URL of an object store",
+        ),
         ("record_path", "mysql://host/name", "fsspec does not support mysql://"),
         ("record_path", "s3://me:secret@bucket/x", "a s3:// URL contains a password; remove it"),
         ("table_path", "sqlite:///x.db", "found the URL of a database"),

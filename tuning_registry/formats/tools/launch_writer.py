@@ -138,7 +138,9 @@ def _table(path: str, entries: Mapping[int, Sequence[ElectedEntry]], layout: Lay
             )
     if repeated := [several for several in entries.values() if len(several) > 1]:
         keys = list_some([f"{entry.kernel} {entry.key}" for entry in repeated[0]])
-        raise SelectionError(f"the file {path} can have one config per batch size, but several entries have the same one: {keys}")
+        raise SelectionError(
+            f"the file {path} can have one config per batch size, but several entries have the same one: {keys}"
+        )
     document: dict[str, Any] = {str(size): fields_of(entries[size][0].config) for size in sorted(entries)}
     if layout.states_version and together[0].triton:
         document = {VERSION_KEY: together[0].triton, **document}

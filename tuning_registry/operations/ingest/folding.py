@@ -54,7 +54,7 @@ def fold(store: Store, *, should_stop: Callable[[], bool] = bool, batch_size: in
         try:
             report = fold_batch.run()
         except (RejectedError, ValueError) as error:  # a FormatError among others
-            if size > 1:  # find the one that cannot be counted, so that it does not hold up all others
+            if size > 1:  # find the bad one, so that it does not block the others
                 size = 1
                 continue
             report = fold_batch.refuse_all(error)

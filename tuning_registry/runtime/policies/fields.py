@@ -82,7 +82,7 @@ def one_of(choices: Sequence[str], *, optional: bool = False) -> Callable[[objec
 
 
 def check_names(value: object) -> tuple[str, ...]:
-    """A sequence of dotted names; a pattern would match nothing, without a word."""
+    """A sequence of dotted names. Patterns are refused, because they would silently match nothing."""
     names = _texts_with_dots(value)
     for name in names:
         if name != name.strip() or set(name) & set("*?["):
