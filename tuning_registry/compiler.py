@@ -133,7 +133,7 @@ def interpreter_command() -> list[str]:
             it would run the application again.
     """
     if not sys.executable:
-        raise OSError("the path of the Python interpreter is not known")
+        raise OSError("the path of the Python interpreter is unknown")
     if getattr(sys, "frozen", False) or "python" not in Path(sys.executable).name.lower():
         raise OSError(f"{sys.executable} is not a Python interpreter")
     # As multiprocessing does: an isolated interpreter starts isolated ones. With -P, the current folder is not searched:
@@ -143,7 +143,7 @@ def interpreter_command() -> list[str]:
 
 @contextlib.contextmanager
 def _standard_streams_taken() -> Iterator[None]:
-    """Keep the numbers of standard streams that this process has closed from new files: what it prints goes to them.
+    """Reserve the descriptors of closed standard streams, so that no new file gets one and receives what is printed.
 
     Raises:
         OSError: There are too many open files.

@@ -37,7 +37,7 @@ def is_url(path: str) -> bool:
 
 
 def split_paths(text: str) -> list[str]:
-    """The paths and URLs in a list that is separated as `PATH` is: the colon of a URL separates nothing."""
+    """Split a list of paths and URLs that is separated like `PATH`. The colon of a URL does not separate."""
     return [part for part in re.split(rf"{re.escape(os.pathsep)}(?!//)", text) if part]
 
 

@@ -1,4 +1,4 @@
-"""How much memory this process may still take, on the machine and in its container."""
+"""The memory that is still available to this process, on the machine and in its container."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def available_memory(groups: Path = _GROUPS, machine: Path = _MACHINE) -> int | 
 
 
 def _left(limit: Path, usage: Path, statistics: Path) -> list[int]:
-    """The bytes that a control group leaves; before it runs out, it drops cached files that nobody uses."""
+    """The bytes that are left in a control group. Unused cached files count as free, because Linux drops them first."""
     limits, used = _numbers(limit, r"([0-9]+)"), _numbers(usage, r"([0-9]+)")
     droppable = _numbers(statistics, r"(?:total_)?inactive_file ([0-9]+)")
     return [limits[0] - used[0] + max(droppable, default=0)] if limits and used else []

@@ -204,7 +204,7 @@ def test_a_run_is_deleted_exactly(store: Store, cli: Callable[..., Any], tmp_pat
     refused = cli("runs", "delete", "fleet")
     assert refused.exit_code == 2
     assert (
-        "nothing was changed, since there is no terminal to ask on; to proceed, repeat the command with --yes"
+        "nothing was changed: there is no terminal to ask for confirmation; to proceed, repeat the command with --yes"
         in refused.stderr
     )
     assert "made from this run: table" in refused.stderr

@@ -116,8 +116,8 @@ def test_killed_rank_has_uploaded_before(bucket: Bucket, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("fault", "budget_s", "said"),
     [
-        ("denied", 20.0, "access denied; check the credentials, and that they may do this in the bucket"),
-        ("silent", 5.0, "the upload has not ended within 5 s"),
+        ("denied", 20.0, "access denied; check the credentials and their permissions on the bucket"),
+        ("silent", 5.0, "the upload did not finish within 5 s"),
         ("cut", 6.0, ""),
     ],
 )
@@ -194,7 +194,7 @@ def test_upload_that_is_killed_leaves_the_old_object(fault: str, bucket: Bucket,
         (
             "denied",
             {"PUT"},
-            "cannot be written: access denied; check the credentials, and that they may do this in the bucket",
+            "cannot be written: access denied; check the credentials and their permissions on the bucket",
         ),
         (
             "busy",
@@ -221,9 +221,7 @@ def test_store_that_does_not_answer(bucket: Bucket, monkeypatch: pytest.MonkeyPa
     url = bucket.put("sm90.json", OLD)
     bucket.store.fault = "silent"
     monkeypatch.setattr(stores, "LIMIT_S", 0.3)
-    with pytest.raises(
-        FileError, match=f"{url}: cannot be read: the store has not answered within 0 s; try again later"
-    ):
+    with pytest.raises(FileError, match=f"{url}: cannot be read: the store did not answer within 0 s; try again later"):
         read_bytes(place_of(url))
 
 

@@ -195,7 +195,7 @@ def test_an_override_of_a_pattern_would_hold_for_nothing(
 ) -> None:
     votes(store, tmp_path, M1=[A, B])
     for action in ("pin", "ban"):
-        with pytest.raises(UsageError, match=f"an override holds for {said}, and takes no pattern"):
+        with pytest.raises(UsageError, match=f"an override applies to {said}; patterns are not allowed"):
             decide(store, action, key, A, kernel=kernel, force=force)
 
 

@@ -34,6 +34,7 @@ def pin(tmp_path: Path, **fields: Any) -> None:
     install(mode="pinned", table_path=path, arch=ARCH, on_miss="tune", **fields)
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_missed_key_is_timed_once_and_recorded_as_a_vote(tmp_path: Path) -> None:
     pin(tmp_path, record_path=tmp_path / "rec" / "r", run="job")
     kernel = autotuner(timer=Timer([3.0, 1.0, 2.0], runs=False))

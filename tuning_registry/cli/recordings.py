@@ -331,7 +331,7 @@ def _confirm(question: str, *, yes: bool) -> None:
         return
     if not (sys.stdin is not None and sys.stdin.isatty()):
         raise UsageError(
-            "nothing was changed, since there is no terminal to ask on; to proceed, repeat the command with --yes"
+            "nothing was changed: there is no terminal to ask for confirmation; to proceed, repeat the command with --yes"
         )
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
@@ -339,7 +339,7 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 def _refuse_ranks(ranks: Sequence[int]) -> None:
     if ranks:
-        raise UsageError("--rank and --curated exclude each other: curated choices have no rank")
+        raise UsageError("--rank cannot be combined with --curated: curated choices have no rank")
 
 
 def _whose(ranks: Sequence[int]) -> str:

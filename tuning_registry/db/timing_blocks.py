@@ -62,7 +62,7 @@ class StoredBlock:
         return self.recordings.index(recording) if recording in self.recordings else None
 
     def share_medians(self, other: StoredBlock) -> None:
-        """Use what another reading of the same row has unpacked."""
+        """Reuse the values that another reading of the same row has unpacked."""
         if self._packed[0] == other._packed[0]:
             self.medians = other.medians
 

@@ -106,7 +106,7 @@ def expand_glob(path: Place) -> list[Place]:
 
 
 def is_folder(path: Place) -> bool:
-    """Whether a path leads to a folder; False if a local one cannot be looked at, since reading it says why."""
+    """Whether a path leads to a folder. False if a local path is not accessible; reading it then reports why."""
     return path.is_dir() if isinstance(path, StorePath) else os.path.isdir(path)  # noqa: PTH112  # Path.is_dir raises
 
 
@@ -233,9 +233,9 @@ def write_atomically(path: Place, data: Content) -> None:
 
 
 def write_together(files: Mapping[Place, Content]) -> None:
-    """Replace the content of several files as `write_atomically` does; none of them before all are written.
+    """Replace the content of several files as `write_atomically` does. No file is replaced before all are written.
 
-    Objects of a store are put there one by one, once the content of all is known.
+    Objects are uploaded one by one, after the content of all files has been made.
 
     Raises:
         FileError: A file cannot be written.

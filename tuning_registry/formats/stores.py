@@ -1,7 +1,7 @@
 """Files in object stores, named by fsspec URL: `s3://bucket/run/rec.json`.
 
-fsspec and the package of the store are loaded with the first request, so nothing here costs a local file anything.
-Credentials, endpoints and retries are those of that package.
+fsspec and the store's package are loaded with the first request, so local files cost nothing extra.
+That package handles credentials, endpoints and retries.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CHAINED: Final = re.compile(r"::[A-Za-z][\w+.-]*://")
 
 @dataclass(frozen=True, slots=True, order=True)
 class StorePath:
-    """A file or folder in a store. Has those members of `pathlib.Path` that reading and writing need.
+    """A file or folder in a store, with the members of `pathlib.Path` that reading and writing need.
 
     Attributes:
         scheme: Of the URL.
@@ -93,15 +93,15 @@ class StorePath:
         return self
 
     def exists(self) -> bool:
-        """Whether there is an object, or a folder with objects, of this name. Raises FileError if nobody can tell."""
+        """Whether there is an object, or a folder with objects, of this name. Raises FileError if the store does not answer."""
         return _kind(self) is not None
 
     def is_file(self) -> bool:
-        """Whether there is an object of this name. Raises FileError if nobody can tell."""
+        """Whether there is an object of this name. Raises FileError if the store does not answer."""
         return _kind(self) == "file"
 
     def is_dir(self) -> bool:
-        """Whether there are objects below this name. Raises FileError if nobody can tell."""
+        """Whether there are objects below this name. Raises FileError if the store does not answer."""
         return _kind(self) == "directory"
 
     def iterdir(self) -> Iterator[StorePath]:
@@ -120,7 +120,7 @@ def place_of(location: str | Path | StorePath | Any) -> Place:
         location: A path, the URL of a store, or a `file://` URL.
 
     Raises:
-        UsageError: It is the URL of a database, or looks like a URL but is none.
+        UsageError: It is the URL of a database, or a malformed URL.
     """
     if isinstance(location, Path | StorePath):
         return location
@@ -156,7 +156,7 @@ def _refuse_secrets(scheme: str, rest: str) -> None:
     """
     if _PASSWORD.match(rest):
         raise UsageError(
-            f"a {scheme}:// URL holds a password; remove it. Credentials come from the environment or from the "
+            f"a {scheme}:// URL contains a password; remove it. Credentials come from the environment or from the "
             "configuration of the store's own tools"
         )
     if scheme in {"http", "https"} and "?" in rest:
@@ -167,7 +167,7 @@ def _refuse_secrets(scheme: str, rest: str) -> None:
 
 
 def is_table(place: StorePath) -> bool:
-    """Whether a URL names a table, and not a folder of tables; asking the store would take a request."""
+    """Whether a URL names a table and not a folder of tables, by its ending: asking the store would take a request."""
     return place.suffix == ".json"
 
 
@@ -181,7 +181,7 @@ def package_of(scheme: str) -> tuple[str, str]:
         extra, package = _EXTRAS[scheme]
         return package, f"'tuning-registry[{extra}]'"
     if find_spec("fsspec") is not None and scheme not in import_module("fsspec").available_protocols():
-        raise UsageError(f"fsspec does not know {scheme}://; expected a store such as s3://, gs:// or abfs://")
+        raise UsageError(f"fsspec does not support {scheme}://; expected a store such as s3://, gs:// or abfs://")
     return "fsspec", "fsspec"
 
 
@@ -206,7 +206,7 @@ def read_object(place: StorePath, limit: int) -> bytes:
 
 
 def write_object(place: StorePath, data: bytes) -> None:
-    """Put an object in place of what is there. One request, or an upload that counts once it is complete.
+    """Write an object, replacing the old one. The object appears only when the upload is complete.
 
     Raises:
         FileError: It cannot be written.
@@ -215,9 +215,9 @@ def write_object(place: StorePath, data: bytes) -> None:
 
 
 def store_input(url: str, niceness: int) -> None:
-    """Put stdin into an object; ends the process, after writing to stdout that it did (`STORED`), or why it could not.
+    """Upload stdin as an object and exit the process. Writes `STORED` to stdout, or the reason for a failure.
 
-    A training job starts a process for this. The exit status would not do: a job that ignores SIGCHLD does not get it.
+    A training job starts a process for this. It cannot use the exit status: a job that ignores SIGCHLD loses it.
     """
     os.nice(niceness)
     try:
@@ -255,12 +255,12 @@ def matching_objects(pattern: StorePath, has_magic: Callable[[str], bool]) -> li
         has_magic: Whether a part of it is one.
 
     Raises:
-        FileError: The store cannot be asked.
+        FileError: The store cannot be listed.
     """
     parts = pattern.key.parts
     plain = next(index for index, part in enumerate(parts) if has_magic(part))
     if not plain:
-        raise FileError(f"{pattern}: the name of the bucket cannot be a pattern")
+        raise FileError(f"{pattern}: the name of the bucket cannot contain a pattern; list the bucket by name")
     below = "/".join(parts[plain:])
     base = StorePath(pattern.scheme, PurePosixPath(*parts[:plain]))
     found = _listed(base, lambda system, path: system.glob(f"{path.rstrip('/')}/{below}"))
@@ -283,7 +283,7 @@ def _kind(place: StorePath) -> str | None:
 
 
 def _listed(folder: StorePath, find: Callable[[Any, str], Sequence[str]]) -> list[StorePath]:
-    """Places below a folder. Listings lack what the URL says beyond the key, such as the account."""
+    """Places below a folder. Listings lack the parts of the URL other than the key, such as the account."""
 
     def listed(system: Any, path: str) -> list[StorePath]:
         system.invalidate_cache()
@@ -295,7 +295,7 @@ def _listed(folder: StorePath, find: Callable[[Any, str], Sequence[str]]) -> lis
 
 
 def _asked(place: StorePath, done: str, work: Callable[[Any, str], T]) -> T:
-    """What a store answers to a request.
+    """Send a request to a store and return its answer.
 
     Args:
         place: What it is about.
@@ -312,7 +312,7 @@ def _asked(place: StorePath, done: str, work: Callable[[Any, str], T]) -> T:
         try:
             system, path = _file_system(place)
             answer.append(work(system, path))
-        except Exception as error:  # noqa: BLE001  # of a package for some store: it may raise anything
+        except Exception as error:  # noqa: BLE001  # the package of a store may raise anything
             fault.append(error)
 
     thread = threading.Thread(target=ask, name="tuning_registry store", daemon=True)
@@ -321,9 +321,7 @@ def _asked(place: StorePath, done: str, work: Callable[[Any, str], T]) -> T:
     if answer:
         return answer[0]
     if not fault:
-        raise FileError(
-            f"{place}: cannot be {done}: the store has not answered within {LIMIT_S:.0f} s; try again later"
-        )
+        raise FileError(f"{place}: cannot be {done}: the store did not answer within {LIMIT_S:.0f} s; try again later")
     if isinstance(fault[0], FileError):
         raise fault[0]
     raise FileError(f"{place}: cannot be {done}: {_reason(place, fault[0])}") from fault[0]
@@ -361,11 +359,11 @@ def _reason(place: StorePath, error: Exception) -> str:
         is_missing = bucket == place or _is_missing(bucket)
         return _NO_BUCKET.format(bucket.name) if is_missing else "it does not exist"
     if isinstance(error, PermissionError):
-        return "access denied; check the credentials, and that they may do this in the bucket"
+        return "access denied; check the credentials and their permissions on the bucket"
     said = str((error.strerror if isinstance(error, OSError) else None) or error).strip() or type(error).__name__
     text = said.splitlines()[0].rstrip(". ")
     if any("Credential" in name for name in names):  # botocore, google-auth and azure-identity each have such classes
-        return f"no usable credentials ({text}); set them as for the store's own tools"
+        return f"no usable credentials ({text}); set them as for the store's command-line tools"
     return f"{text}; try again later if the store is busy or down"
 
 

@@ -163,7 +163,7 @@ def _known_config(reading: Reading, action: str, place: tuple[str, str, str], co
     arch, kernel, key = place
     recorded = _recorded_configs(reading, arch, kernel, None if key == ANY_KEY else lookup_key(key))
     if not recorded and key != ANY_KEY:
-        _refuse_pattern("key", key, "*", f"for every key of the kernel, use {ANY_KEY} alone")
+        _refuse_pattern("key", key, "*", f"to cover all keys of the kernel, use {ANY_KEY} by itself")
     if not recorded and not force:
         raise SelectionError(
             f"the key {key} of {kernel} was never recorded on {arch}; registry explain shows the nearest keys. "
@@ -205,13 +205,15 @@ def _known_kernel(reading: Reading, arch: str, kernel: str, *, force: bool) -> s
 
 
 def _refuse_pattern(option: str, text: str, wildcards: str, advice: str) -> None:
-    """Refuse an override that would hold for nothing, because queries take patterns and overrides do not.
+    """Refuse an override that would apply to nothing, because queries take patterns and overrides do not.
 
     Raises:
         UsageError: The text was never recorded and has a wildcard.
     """
     if any(wildcard in text for wildcard in wildcards):
-        raise UsageError(f"--{option} {text!r}: an override holds for one {option}, and takes no pattern; {advice}")
+        raise UsageError(
+            f"--{option} {text!r}: an override applies to one {option}; patterns are not allowed; {advice}"
+        )
 
 
 def _parse_day(until: str | None, now: dt.datetime) -> str | None:

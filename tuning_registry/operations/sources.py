@@ -68,7 +68,7 @@ def describe_source(store: Store, name: str) -> CuratedSource:
 
 # See docs/decisions.md, D165.
 def withdraw_source(store: Store, name: str, now: dt.datetime | None = None) -> bool:
-    """Stop comparing and counting the choices of a source. They are kept, and `restore_source` counts them again.
+    """Withdraw a source: its choices are kept but no longer compared or counted. `restore_source` reverses this.
 
     Args:
         store: The database.

@@ -12,7 +12,7 @@ PREFIX: Final = "tuning_registry_"
 # Each metric is named like the field of `status --format json`; a time becomes `<name>_timestamp_seconds`.
 NUMBERS: Final[Mapping[str, str]] = {
     "pending_hand_ins": "Hand-ins that are not folded into votes yet.",
-    "refused_hand_ins": "Hand-ins that could not become votes; registry hand-ins shows why.",
+    "refused_hand_ins": "Hand-ins that were refused; registry hand-ins lists the reasons.",
     "runs": "Recorded runs, including withdrawn ones.",
     "withdrawn_runs": "Runs that are withdrawn.",
     "recordings": "Recordings of ranks, without superseded ones.",
@@ -28,8 +28,8 @@ NUMBERS: Final[Mapping[str, str]] = {
 }
 TIMES: Final[Mapping[str, str]] = {
     "oldest_pending_hand_in": "When the oldest pending hand-in arrived; absent if none is pending.",
-    "last_ingest": "When a recording was stored last; absent if there is none.",
-    "last_export": "When a table was exported last; absent if none was.",
+    "last_ingest": "When a recording was last stored; absent if there is none.",
+    "last_export": "When a table was last exported; absent if none was.",
 }
 _FACTS: Final = ("revision", "required_revision", "engine")
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

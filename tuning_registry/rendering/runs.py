@@ -55,7 +55,7 @@ def _runs_text(runs: Sequence[Run]) -> str:
 
 
 class StatusFormat(StrEnum):
-    """How the state of the database is written: as any rows, or as metrics."""
+    """Output formats of `status`: those of any rows, and metrics."""
 
     table = "table"
     json = "json"

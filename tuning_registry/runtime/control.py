@@ -33,7 +33,7 @@ _lock = threading.RLock()
 _session: Session | None = None
 _adapter: Adapter | None = None
 _seams = Seams()
-_blocks: list[_Block] = []  # those whose bodies run, in the order in which they began
+_blocks: list[_Block] = []  # those whose bodies are running, in the order in which they began
 _exit_hooked = False
 _changes = 0
 
@@ -75,8 +75,8 @@ def installed(
 ) -> Iterator[AutotunePolicy]:
     """Put a policy to work for the body of a `with` statement, for notebooks and tests.
 
-    Afterwards the policy that was there before goes on, with its choices, misses and recording. Blocks nest. If blocks
-    of several threads overlap, the one that began last is in force until it ends.
+    Afterwards, the previous policy continues with its choices, misses and recording. Blocks can be nested. If blocks of
+    several threads overlap, the one that began last applies until it ends.
     A policy holds for the whole process, so the body should not end while other threads launch under it.
 
     Args:
@@ -99,14 +99,14 @@ def installed(
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """A `with installed(...)` whose body runs: the session that goes on afterwards, and whether it was inside Triton."""
+    """A `with installed(...)` whose body is running: the session to resume afterwards, and whether it was inside Triton."""
 
     before: Session | None
     is_patched: bool
 
 
 def _end(block: _Block) -> None:
-    """Let the session before a block go on.
+    """Resume the session that was active before a block.
 
     Blocks of several threads or generators may overlap instead of nesting. A block that began later then stays in
     force, and the session that it suspended ends: it would otherwise be in force after all blocks.

@@ -142,7 +142,8 @@ def test_versions_are_separate_files_only_in_sglang(tmp_path: Path) -> None:
 def test_two_configs_for_one_batch_size_are_refused() -> None:
     other = "E=8|N=64|block_shape=[128,128]|dtype=fp8_w8a8|M=1"
     with pytest.raises(
-        SelectionError, match=r"one config per batch size, but several entries for one: fused_moe_kernel E"
+        SelectionError,
+        match=r"can have one config per batch size, but several entries have the same one: fused_moe_kernel E",
     ):
         VLLM.write(Outgoing(entries=[elected(MOE + "1"), elected(other)]))
 
@@ -166,12 +167,15 @@ def test_entries_that_a_tool_cannot_use_are_counted() -> None:
             config=config_text({"kwargs": {}, "num_warps": 4, "num_stages": 3}),
         ),
     ]
-    device, name = "their device is not known (registry ingest --device DEVICE states it)", "the tool looks up no file"
+    device, name = (
+        "their device is unknown (state it with registry ingest --device DEVICE)",
+        "the tool does not look up a file",
+    )
     foreign, kind = "the tool's kernel does not have their launch parameters", "their config does not consist of launch"
     vllm, sglang = (one.write(Outgoing(entries=entries)) for one in (VLLM, SGLANG))
     assert summary(vllm.left_out) == {device: 1, name: 5, f"{foreign} USE_TMA": 1, f"{foreign} SPLIT_K": 1, kind: 1}
     assert len(vllm.files) == 1
-    assert summary(sglang.left_out) == {device: 1, name: 5, "their Triton version is not known": 1, kind: 1}
+    assert summary(sglang.left_out) == {device: 1, name: 5, "their Triton version is unknown": 1, kind: 1}
     assert len(sglang.files) == 2
 
 
@@ -190,8 +194,8 @@ def files_of(folder: Path) -> set[str]:
 def summary(left_out: Mapping[str, int]) -> dict[str, int]:
     """The counts, with the reasons cut where the expected ones end."""
     shortened = (
-        "the tool looks up no file",
+        "the tool does not look up a file",
         "their config does not consist of launch",
-        "their Triton version is not known",
+        "their Triton version is unknown",
     )
     return {next((one for one in shortened if why.startswith(one)), why): count for why, count in left_out.items()}

@@ -73,7 +73,7 @@ def test_a_writer_gets_entries_votes_and_timings(store: Store, tmp_path: Path) -
 def test_a_writer_stays_in_its_folder(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     take(store, *write_ranks(tmp_path, [A]))
     monkeypatch.setattr(Notes, "files", {name: b""})
-    with pytest.raises(PluginError, match="expected a name below the output folder"):
+    with pytest.raises(PluginError, match="expected a path inside the output folder"):
         outgoing.write_format(store, Selection(), "notes", tmp_path / "out")
 
 

@@ -71,7 +71,7 @@ def test_what_the_job_has_set_does_not_reach_the_process(hostile: Path, monkeypa
     reasons = {modules[one["index"]]: one["why"] for one in outcomes if one["outcome"] == FAILED}
     assert reasons == {
         "cold_state": "ValueError: ['LOCAL_RANK', 'RANK'] SIG_DFL SIG_DFL 0 True",
-        "cold_train": "LookupError: the module cold_train is the script itself, which only the job runs",
+        "cold_train": "LookupError: the module cold_train is the training script itself, which only the job may run",
         "cold_stdin": "ZeroDivisionError: division by zero",
     }
     assert not list(hostile.glob("*.trained"))

@@ -61,7 +61,7 @@ def test_the_environment_separates_urls_by_colons(memory: Any, tmp_path: Path, m
     [
         ("memory://bucket/none.json", "table path: memory://bucket/none.json: cannot be read: "),
         ("memory://none", "table path: memory://none: cannot be listed: "),
-        ("memory://bucket/empty", "table path: memory://bucket/empty holds no table; expected an object such as"),
+        ("memory://bucket/empty", "table path: memory://bucket/empty contains no table; expected an object such as"),
         ("memory://bucket/broken.json", "table path: memory://bucket/broken.json: not JSON"),
         ("gs://bucket/none.json", "gs:// needs the package gcsfs, which is not installed"),
     ],
@@ -135,16 +135,20 @@ def test_load_never_raises_for_a_store(memory: Any, tmp_path: Path, caplog: pyte
     [
         ("record_path", "s3://bucket", r"expected a prefix of object names \(s3://bucket/folder/name\)"),
         ("record_path", "s3://bucket/run/", r"expected a prefix of object names \(s3://bucket/folder/name\)"),
-        ("record_path", "memory://bucket/rec", "expected the URL of a store that outlives the process"),
-        ("record_path", "mysql://host/name", "fsspec does not know mysql://"),
-        ("record_path", "s3://me:secret@bucket/x", "a s3:// URL holds a password; remove it"),
+        (
+            "record_path",
+            "memory://bucket/rec",
+            "memory:// does not outlive the process; expected the URL of an object store",
+        ),
+        ("record_path", "mysql://host/name", "fsspec does not support mysql://"),
+        ("record_path", "s3://me:secret@bucket/x", "a s3:// URL contains a password; remove it"),
         ("record_path", "zip://x::s3://me:secret@bucket/x", "chained URLs"),
         ("table_path", "zip://x::s3://me:secret@bucket/x", "chained URLs"),
         ("table_path", "https://host/x.json?sig=secret", "has a query, which may hold a signature"),
         ("record_path", "file:///tmp/%00", "expected file:///PATH"),
         ("table_path", "file:///tmp/%00", "expected file:///PATH"),
         ("table_path", "sqlite:///x.db", "found the URL of a database"),
-        ("table_path", ["ok", "nosuch://x/y"], "fsspec does not know nosuch://"),
+        ("table_path", ["ok", "nosuch://x/y"], "fsspec does not support nosuch://"),
     ],
 )
 def test_a_url_of_no_store_is_refused(field: str, value: Any, message: str) -> None:

@@ -29,7 +29,7 @@ def of_files() -> sa.Select[Any]:
 def newest_states() -> sa.Select[Any]:
     """Which state of each file counts, or counted last? Columns of `origins`, and the digest of the environment.
 
-    A file of which no state counts was withdrawn: a state is superseded only when another one takes its place.
+    If no state of a file counts, the file was withdrawn: a state is superseded only when another one replaces it.
     """
     place = [origins.c[name] for name in ("tool", "project", "version", "source", "file", "environment_id")]
     newest = sa.func.row_number().over(

@@ -110,7 +110,7 @@ def _environment(
         if len(values) > 1:
             raise SelectionError(
                 f"the ranks tuned with {len(values)} values of {name}: {list_some(sorted(values))}. FlashInfer ignores a "
-                "cache that was tuned with other libraries; choose the ranks of one environment with --run"
+                "cache that was tuned with other library versions; choose the runs of one environment with --run"
             )
     policies: dict[str, Any] = {}
     for part in parts:
@@ -119,8 +119,8 @@ def _environment(
         return parts[0]["metadata"], policies, ()
     known = {VERSION: entry.version or _ANY, "gpu": entry.device.replace("_", " ") or _ANY}
     note = (
-        "the versions of CUDA, cuBLAS, cuDNN and CUTLASS DSL are not known, since no rank recorded these choices; FlashInfer "
-        "loads the cache with any"
+        "no rank recorded these choices, so the versions of CUDA, cuBLAS, cuDNN and CUTLASS DSL are unknown; FlashInfer "
+        "loads the cache with any versions"
     )
     return {**known, **dict.fromkeys(_LIBRARIES, _ANY)}, policies, [note]
 

@@ -85,9 +85,9 @@ class Layout:
     def problem(self, entry: ElectedEntry) -> str | None:
         """Why the tool cannot use an entry; None if it can."""
         if not entry.device:
-            return "their device is not known (registry ingest --device DEVICE states it)"
+            return "their device is unknown (state it with registry ingest --device DEVICE)"
         if "{" in self.folder and not _RELEASE.fullmatch(entry.triton):
-            return "their Triton version is not known (registry ingest --triton VERSION states it)"
+            return "their Triton version is unknown (state it with registry ingest --triton VERSION)"
         foreign = sorted(fields_of(entry.config).keys() & self.foreign)
         return f"the tool's kernel does not have their launch parameters {', '.join(foreign)}" if foreign else None
 
@@ -107,7 +107,7 @@ def write_tables(chosen: Outgoing, layouts: Sequence[Layout]) -> Written:
         if kind_of(entry.config) is not Kind.LAUNCH:
             left_out["their config does not consist of launch parameters"] += 1
         elif layout is None:
-            left_out["the tool looks up no file for their kernel and key"] += 1
+            left_out["the tool does not look up a file for their kernel and key"] += 1
         elif (problem := layout.problem(entry)) is not None:
             left_out[problem] += 1
         else:
@@ -138,7 +138,9 @@ def _table(path: str, entries: Mapping[int, Sequence[ElectedEntry]], layout: Lay
             )
     if repeated := [several for several in entries.values() if len(several) > 1]:
         keys = list_some([f"{entry.kernel} {entry.key}" for entry in repeated[0]])
-        raise SelectionError(f"the file {path} has one config per batch size, but several entries for one: {keys}")
+        raise SelectionError(
+            f"the file {path} can have one config per batch size, but several entries have the same one: {keys}"
+        )
     document: dict[str, Any] = {str(size): fields_of(entries[size][0].config) for size in sorted(entries)}
     if layout.states_version and together[0].triton:
         document = {VERSION_KEY: together[0].triton, **document}

@@ -1,4 +1,4 @@
-"""Parquet tables of the elected entries, the votes and the timings, for DuckDB, Polars, pandas and whatever reads Parquet.
+"""Parquet tables of the elected entries, the votes and the timings, for DuckDB, Polars, pandas and other readers.
 
 A folder has `entries.parquet`, `votes.parquet` and `timings.parquet`. Configs are canonical JSON text; a value that is
 not known is null. Rows are written in groups, so memory does not grow with their number.

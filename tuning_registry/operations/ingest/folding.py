@@ -53,10 +53,10 @@ def fold(store: Store, *, should_stop: Callable[[], bool] = bool, batch_size: in
         fold_batch = _Fold(store, reader, size)
         try:
             report = fold_batch.run()
-        except Exception as error:  # whatever one of them causes, it must not hold up all others
+        except Exception as error:  # whatever it is, one of them must not block the others
             if isinstance(error, DatabaseError) and not isinstance(error, RejectedError):
                 raise
-            if size > 1:  # find the one that cannot be counted, so that it does not hold up all others
+            if size > 1:  # find the bad one
                 size = 1
                 continue
             report = fold_batch.refuse_all(error if str(error) else RegistryError(type(error).__name__))

@@ -40,11 +40,11 @@ class StoredIds:
         self._configs: dict[int, int | None] = {}
 
     def of_entries(self, numbers: AbstractSet[int]) -> dict[int, int]:
-        """The ids of these entries, as far as they are there."""
+        """The ids of those of these entries that are in the database."""
         return self._ids(schema.entries, self._entries, numbers, self._batch.entry_digest)
 
     def of_configs(self, numbers: AbstractSet[int]) -> dict[int, int]:
-        """The ids of these configs, as far as they are there."""
+        """The ids of those of these configs that are in the database."""
         texts = self._batch.configs
         return self._ids(schema.configs, self._configs, numbers, lambda number: text_digest(texts[number]))
 
@@ -226,7 +226,7 @@ class StoredState:
         return {self._numbers[row[0]] for row in self._rows(query, pairs)}
 
     def _rows(self, query: Any, pairs: Iterable[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
-        """What the recording has of those pairs: rows that begin with the ids of entry and config."""
+        """The recording's rows for these pairs. Rows begin with the ids of entry and config."""
         ids = [
             (self._entry_ids[entry], self._config_ids[config])
             for entry, config in pairs

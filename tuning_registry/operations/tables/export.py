@@ -134,7 +134,7 @@ def export_table(
     options = options or ExportOptions()
     if options.same_bits_as is not None and options.same_bits_as.arch != selection.arch:
         raise UsageError(
-            f"--same-bits-as: this table is for {options.same_bits_as.arch}, so it says nothing about {selection.arch}; "
+            f"--same-bits-as: this table is for {options.same_bits_as.arch}, not {selection.arch}; "
             f"give the table for {selection.arch} that is in use"
         )
     with store.reading() as reading:

@@ -86,7 +86,7 @@ def write_format(
             for file in written.files:
                 path = PurePosixPath(file)
                 if path.is_absolute() or ".." in path.parts or (not file and len(written.files) > 1):
-                    raise PluginError(f"format {name} would write {file!r}; expected a name below the output folder")
+                    raise PluginError(f"format {name} would write {file!r}; expected a path inside the output folder")
             # In the transaction: a function among the files may read rows.
             write_together({output / file if file else output: content for file, content in written.files.items()})
     return written, len(election.entries)

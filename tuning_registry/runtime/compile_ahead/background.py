@@ -174,7 +174,7 @@ def workers_beside(local_size: int) -> int:
 
 
 def workers_in_memory(local_size: int) -> int:
-    """The number of processes that this rank's share of the available memory is enough for; 0 if there is too little."""
+    """How many processes fit into this rank's share of the available memory; 0 if there is too little."""
     available = available_memory()
     return _MOST_WORKERS if available is None else max(0, available // local_size - _MEMORY_BYTES) // _MEMORY_PER_WORKER
 
@@ -227,7 +227,7 @@ def _folder_obstacle(folder: Path) -> str:
 
 
 def _temporary_obstacle(folder: Path) -> str:
-    """Why the compiler's temporary files could take the job's place; empty if they cannot."""
+    """Why the compiler's temporary files could leave the job without space; empty if they cannot."""
     if shutil.disk_usage(folder).free < _FREE_TEMPORARY_BYTES:
         return f"the file system of temporary files, {folder}, has less than {_FREE_TEMPORARY_BYTES >> 20} MiB left"
     return ""

@@ -124,7 +124,7 @@ def find_function(module: str, name: str, script: str | None = None) -> Any:
     """
     spec = None if module in sys.modules else importlib.util.find_spec(module)
     if spec is not None and script is not None and os.path.realpath(spec.origin or "") == os.path.realpath(script):
-        raise LookupError(f"the module {module} is the script itself, which only the job runs")
+        raise LookupError(f"the module {module} is the training script itself, which only the job may run")
     value: Any = import_module(module)
     for part in name.split("."):
         value = getattr(value, part, None)

@@ -201,7 +201,7 @@ def _end_with(parent: int) -> None:
 
 
 def _reset_signals() -> None:
-    """Undo what the job has set: signals that it ignores or blocks would be ignored or blocked here, too."""
+    """Reset signals that the job ignores or blocks; this process inherits those settings."""
     for number in (signal.SIGALRM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

@@ -102,7 +102,7 @@ class TableSource:
             return
         files = [file for file in path.iterdir() if is_table(file) and is_known_arch(file.stem)]
         if not files:
-            raise PolicyError(f"table path: {path} holds no table; expected an object such as {path}/sm90.json")
+            raise PolicyError(f"table path: {path} contains no table; expected an object such as {path}/sm90.json")
         for file in files:
             try:
                 self._read(file)

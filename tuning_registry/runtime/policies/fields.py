@@ -82,11 +82,11 @@ def one_of(choices: Sequence[str], *, optional: bool = False) -> Callable[[objec
 
 
 def check_names(value: object) -> tuple[str, ...]:
-    """A sequence of dotted names; a pattern would match nothing, without a word."""
+    """A sequence of dotted names. Patterns are refused, because they would silently match nothing."""
     names = _texts_with_dots(value)
     for name in names:
         if name != name.strip() or set(name) & set("*?["):
-            raise FormatError(f"expected whole names, without patterns and spaces, found {name!r}")
+            raise FormatError(f"expected whole names without patterns or spaces, found {name!r}")
     return names
 
 
@@ -123,7 +123,7 @@ def check_record_path(value: object) -> StrPath | None:
     elif is_url(text):
         place = _store_or_path(text)
         if text.startswith("memory://"):
-            raise FormatError("expected the URL of a store that outlives the process, found memory://")
+            raise FormatError("memory:// does not outlive the process; expected the URL of an object store")
         if text.endswith("/") or text.count("/") < 3:
             raise FormatError(f"expected a prefix of object names (s3://bucket/folder/name), found {place}")
         return place

@@ -1,4 +1,4 @@
-"""Handing the recording of this process in to a database or a store: in the background during the run, and at its end.
+"""Hands in this process's recording to a database or a store, in the background during the run and at its end.
 
 The code that appends, and the database's driver, are loaded with the first hand-in.
 """
@@ -196,7 +196,7 @@ class HandIn:
             self.note_change()
 
     def _warn(self, error: Exception) -> None:
-        """Warn, once, of what waiting does not mend; the recording is in a file until the end, which tries once more."""
+        """Warn once about an error that waiting cannot fix. The recording stays in a file, and the end of the run tries again."""
         warn_once(
             ("hand-in", self._url),
             "cannot %s the recording to %s yet: %s",

@@ -356,6 +356,8 @@ class Recorder:
             announce("recorded %s to %s", self._notes, shown_url(self._url))
         else:
             into = "" if self._is_in_store else f" --db {shlex.quote(shown_url(self._url))}"
+            if self._url.startswith("postgres"):
+                into += " (its user needs the role ingester)"
             warn("the recording stays in its file; to ingest it later, run: registry ingest %s%s",
                  shlex.quote(str(file.path)), into)  # fmt: skip
 

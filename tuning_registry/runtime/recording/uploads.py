@@ -1,4 +1,4 @@
-"""Putting the recording of this process into an object store, from a child process.
+"""Uploads of this process's recording to an object store, from a child process.
 
 The packages of stores take a second to load, run threads, and cannot open a connection once the interpreter shuts down.
 None of that happens in the training process.
@@ -19,7 +19,7 @@ from tuning_registry.errors import FileError
 from tuning_registry.formats.stores import STORED, place_of
 
 UPLOAD_S: Final = 60.0  # of one try during the run
-_SHORTEST_S: Final = 5.0  # below it no child could start
+_SHORTEST_S: Final = 5.0  # a child process needs some time to start
 _BOOT: Final = """
 import json, sys
 sys.path[:] = json.loads(sys.stdin.buffer.readline())
@@ -41,7 +41,7 @@ class Uploads:
         self._process: subprocess.Popen[bytes] | None = None
 
     def append_hand_in(self, url: str, identity: str, payload: bytes, wait_s: float) -> None:  # noqa: ARG002 - of databases
-        """Upload a recording. An upload that is still running ends, since the older state must not come last.
+        """Upload a recording. Stops an upload that is still running, because the older state must not arrive last.
 
         Args:
             url: The prefix.
@@ -56,7 +56,7 @@ class Uploads:
         assert file is not None, "uploads follow a write of the file"
         place = place_of(url).with_name(file.name)
         if not sys.executable:
-            raise FileError("the path of the Python interpreter is not known")
+            raise FileError("the path of the Python interpreter is unknown")
         paths = json.dumps([str(Path(entry).absolute()) for entry in sys.path]).encode()
         niceness = "10" if wait_s >= UPLOAD_S else "0"  # at the end of the job there is no step to slow down
         with self._lock:
@@ -73,14 +73,14 @@ class Uploads:
         try:
             answer, _ = process.communicate(paths + b"\n" + payload, max(wait_s, _SHORTEST_S))
         except subprocess.TimeoutExpired:
-            raise FileError(f"the upload has not ended within {max(wait_s, _SHORTEST_S):.0f} s") from None
+            raise FileError(f"the upload did not finish within {max(wait_s, _SHORTEST_S):.0f} s") from None
         finally:
             process.kill()
             process.wait()
         if answer != STORED and process is self._process:  # else a later upload has killed it
-            why = answer.decode(errors="replace").strip() or "the process that uploads was killed"
+            why = answer.decode(errors="replace").strip() or "the upload process was killed"
             raise FileError(why.removeprefix(f"{place}: ").removeprefix("cannot be written: "))
 
     def may_accept(self, url: str) -> bool:  # noqa: ARG002 - of databases
-        """False: the packages of stores retry as long as it makes sense."""
+        """Return False: the packages of stores have already retried."""
         return False
