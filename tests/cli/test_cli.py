@@ -475,3 +475,10 @@ def test_ingest_warns_of_a_kernel_with_many_keys(cli: Cli, tmp_path: Path, monke
     done = cli("ingest", many_keys(tmp_path / "rec.rank1.json", 21), "--run", "a")
     assert (done.exit_code, "warning: k has 21 keys on sm90. If a value" in done.stderr) == (0, True)
     assert "warning" not in cli("ingest", tmp_path / "rec.rank1.json", "--run", "a").stderr  # nothing new
+
+
+def test_there_may_be_nothing_to_save(sqlite_cli: Cli, tmp_path: Path) -> None:
+    assert sqlite_cli("db", "upgrade").exit_code == 0
+    done = sqlite_cli("hand-ins", "--save", tmp_path / "refused")
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (0, "no hand-ins are refused, so nothing was saved")
+    assert not (tmp_path / "refused").exists()

@@ -109,8 +109,11 @@ def hand_ins(
         files, problems = save_refused(store, save)
         for problem in problems:
             print_message(printable(f"problem: {problem}"))
-        print_message(f"saved {count_of(len(files), 'recording')} to {printable(str(save))}; ingest them with --as-run NAME "
-                      "or --replace")  # fmt: skip
+        if files:
+            print_message(f"saved {count_of(len(files), 'recording')} to {printable(str(save))}; ingest them with --as-run "
+                          "NAME or --replace")  # fmt: skip
+        elif not problems:
+            print_message("no hand-ins are refused, so nothing was saved")
         if problems:
             raise typer.Exit(1)
         return
