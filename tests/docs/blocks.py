@@ -230,7 +230,7 @@ class Shell:
         *first, last = text.rstrip().split("\n")
         self.run_script("\n".join(first))
         with subprocess.Popen(
-            ["bash", "-c", f". {self.exports}\nexec env --default-signal=INT timeout 120 {self.here(last)}"], cwd=self.folder, env=self.environment, text=True,
+            ["bash", "-c", f". {self.exports}\nexec env --default-signal=INT timeout --foreground 120 {self.here(last)}"], cwd=self.folder, env=self.environment, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         ) as server:  # fmt: skip
             assert server.stdout is not None
