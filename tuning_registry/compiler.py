@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tuning_registry.interpreter import start_interpreter
 from tuning_registry.model.specializations import Specialization
 
 COMPILED: Final = "compiled"
@@ -21,16 +22,13 @@ FAILED: Final = "failed"
 IMPORTED: Final = "imported"
 
 _PATIENCE_S: Final = 0.5
-_STANDARD_STREAMS: Final = 3
 
 # Variables by which the ranks of a job find each other. A module that joins the job when it is imported (MPI, a process
 # group) would join it a second time under the same rank, and the job would end when this process does.
 _OF_RANKS: Final = ("MASTER_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "PRTE_", "HYDRA_", "HYDI_")
 
-# The package may come from a folder that only the caller's `sys.path` names.
-_BOOT: Final = (
-    "import json, sys; request = json.loads(sys.stdin.buffer.readline()); sys.path[:] = request['path']; "
-    "from tuning_registry.runtime.compile_ahead.worker import work; work(request)"
+_CODE: Final = (
+    "from tuning_registry.runtime.compile_ahead.worker import work; work(json.loads(sys.stdin.buffer.readline()))"
 )
 
 
@@ -63,7 +61,6 @@ class Compiler:
         script = getattr(sys.modules.get("__main__"), "__file__", None)
         request = {
             "script": script and str(Path(script).absolute()),
-            "path": [str(Path(entry).absolute()) for entry in sys.path],
             "parent": os.getpid(),
             "kernels": [kernel.to_dict() for kernel in kernels],
             "workers": workers,
@@ -73,17 +70,7 @@ class Compiler:
         }
         self._stop_lock = threading.Lock()
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_RANKS)}
-        with _standard_streams_taken():
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of ours
-                [*interpreter_command(), "-c", _BOOT],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                # A module may install a policy when it is imported.
-                env={**inherited, **(environ or {}), "TUNING_REGISTRY_MODE": "off"},
-                # To be killed together. Not a new session: Linux balances sessions first, and would ignore the low priority.
-                process_group=0,
-            )
+        self._process = start_interpreter(_CODE, environ={**inherited, **(environ or {})})
         self._owner = os.getpid()
         self._request = json.dumps(request).encode() + b"\n"
 
@@ -123,36 +110,3 @@ class Compiler:
                 # One that waits for a file system that hangs is not killed before it answers.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_PATIENCE_S)
-
-
-def interpreter_command() -> list[str]:
-    """The command that starts another interpreter like this one.
-
-    Raises:
-        OSError: It is not known. The executable of an application that is frozen, or that embeds Python, does not count:
-            it would run the application again.
-    """
-    if not sys.executable:
-        raise OSError("the path of the Python interpreter is unknown")
-    if getattr(sys, "frozen", False) or "python" not in Path(sys.executable).name.lower():
-        raise OSError(f"{sys.executable} is not a Python interpreter")
-    # As multiprocessing does: an isolated interpreter starts isolated ones. With -P, the current folder is not searched:
-    # the job itself may not search it.
-    return [sys.executable, *subprocess._args_from_interpreter_flags(), "-P"]  # type: ignore[attr-defined]  # noqa: SLF001
-
-
-@contextlib.contextmanager
-def _standard_streams_taken() -> Iterator[None]:
-    """Reserve the descriptors of closed standard streams, so that no new file gets one and receives what is printed.
-
-    Raises:
-        OSError: There are too many open files.
-    """
-    taken: list[int] = []
-    try:
-        while not taken or taken[-1] < _STANDARD_STREAMS:
-            taken.append(os.open(os.devnull, os.O_RDWR))
-        yield
-    finally:
-        for descriptor in taken:
-            os.close(descriptor)

@@ -260,3 +260,10 @@ def test_missing_package_of_the_store() -> None:
         "error: s3://bucket/sm90.json: s3:// needs the package s3fs, which is not installed; run: pip install "
         "'tuning-registry[s3]'"
     )
+
+
+def test_an_upload_never_starts_a_frozen_application_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    uploads = Uploads(lambda: tmp_path / "rec.json")
+    with pytest.raises(FileError, match="the upload process cannot be started: .* is not a Python interpreter"):
+        uploads.append_hand_in("s3://bucket/rec", "", b"{}", 1.0)

@@ -307,7 +307,7 @@ def _write_beside(path: Path, content: Content) -> list[tuple[Path, Path]]:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
+    except BaseException:  # Ctrl+C included: nothing half-written stays
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise

@@ -26,7 +26,7 @@ def translated(what: str) -> Iterator[None]:
         yield
     except RegistryError:
         raise
-    except Exception as error:
+    except Exception as error:  # of code that is not ours
         raise PluginError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 

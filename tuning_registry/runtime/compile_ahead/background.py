@@ -13,13 +13,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from tuning_registry.compiler import CACHED, COMPILED, FAILED, Compiler, interpreter_command
+from tuning_registry.compiler import CACHED, COMPILED, FAILED, Compiler
 from tuning_registry.cores import core_quota, idle_cores, usable_cores
 from tuning_registry.errors import RegistryError
 from tuning_registry.formats.compile_file import CompileData, CompiledKernel, compile_file_of, read_compile_file
 from tuning_registry.formats.loader import installed_triton
 from tuning_registry.formats.stores import Place, StorePath, place_of
 from tuning_registry.formats.table import TunedTable
+from tuning_registry.interpreter import interpreter_command
 from tuning_registry.log import debug
 from tuning_registry.memory import available_memory
 from tuning_registry.model.specializations import Specialization

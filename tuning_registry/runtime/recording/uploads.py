@@ -6,10 +6,8 @@ None of that happens in the training process.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,15 +15,11 @@ from typing import Final
 
 from tuning_registry.errors import FileError
 from tuning_registry.formats.stores import STORED, place_of
+from tuning_registry.interpreter import start_interpreter
 
 UPLOAD_S: Final = 60.0  # of one try during the run
 _SHORTEST_S: Final = 5.0  # a child process needs some time to start
-_BOOT: Final = """
-import json, sys
-sys.path[:] = json.loads(sys.stdin.buffer.readline())
-from tuning_registry.formats.stores import store_input
-store_input(sys.argv[1], int(sys.argv[2]))
-"""
+_CODE: Final = "from tuning_registry.formats.stores import store_input; store_input(sys.argv[1], int(sys.argv[2]))"
 
 
 class Uploads:
@@ -55,23 +49,16 @@ class Uploads:
         file = self._file()
         assert file is not None, "uploads follow a write of the file"
         place = place_of(url).with_name(file.name)
-        if not sys.executable:
-            raise FileError("the path of the Python interpreter is unknown")
-        paths = json.dumps([str(Path(entry).absolute()) for entry in sys.path]).encode()
         niceness = "10" if wait_s >= UPLOAD_S else "0"  # at the end of the job there is no step to slow down
         with self._lock:
             if self._process is not None:
                 self._process.kill()
-            process = self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of ours
-                [sys.executable, "-P", "-c", _BOOT, str(place), niceness],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "TUNING_REGISTRY_MODE": "off"},  # a module may install a policy when it is imported
-                process_group=0,  # Ctrl+C ends the job, whose exit waits for the upload
-            )
+            try:
+                process = self._process = start_interpreter(_CODE, str(place), niceness, environ=os.environ)
+            except OSError as error:
+                raise FileError(f"the upload process cannot be started: {error}") from error
         try:
-            answer, _ = process.communicate(paths + b"\n" + payload, max(wait_s, _SHORTEST_S))
+            answer, _ = process.communicate(payload, max(wait_s, _SHORTEST_S))
         except subprocess.TimeoutExpired:
             raise FileError(f"the upload did not finish within {max(wait_s, _SHORTEST_S):.0f} s") from None
         finally:
