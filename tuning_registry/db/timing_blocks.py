@@ -61,11 +61,6 @@ class StoredBlock:
         """Position of a recording; None if it is not among them."""
         return self.recordings.index(recording) if recording in self.recordings else None
 
-    def share_medians(self, other: StoredBlock) -> None:
-        """Reuse the values that another reading of the same row has unpacked."""
-        if self._packed[0] == other._packed[0]:
-            self.medians = other.medians
-
     @property
     def has_percentiles(self) -> bool:
         """Whether the percentiles were kept, and read."""

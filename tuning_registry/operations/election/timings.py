@@ -83,7 +83,6 @@ class Timings:
         self._reading = reading
         self._selection = selection
         self._parts: dict[object, _Part] = {}
-        self._last_read: dict[object, StoredBlock] = {}
         self.sample: Sample | None = None
         self.compacted = False  # whether times without percentiles have been read
 
@@ -142,9 +141,6 @@ class Timings:
                 times = None if median is None or p20 is None or p80 is None else (median, p20, p80)
                 found.setdefault(config, {})[recording] = times
         blocks = self._blocks(counts, "medians", *(["percentiles"] if percentiles else []))
-        for block in blocks:
-            if (block.entry_id, block.key) in self._last_read:  # its medians were asked for before
-                block.share_medians(self._last_read[(block.entry_id, block.key)])
         limit = self._limit(found, blocks, counts)
         if limit is not None:
             drawn = self._drawn
@@ -194,7 +190,6 @@ class Timings:
             for entry in counts
         }
         blocks = self._blocks(counts, "medians")
-        self._last_read = {(block.entry_id, block.key): block for block in blocks}
         limit = None
         if blocks or sum(map(len, rows.values())) > MOST_RECORDINGS:
             timed: dict[int, list[int]] = {}
